@@ -1,0 +1,163 @@
+//! Minke beside its peers, in one run on one machine: the times and sizes that the design promises.
+//!
+//! ```text
+//! cargo build --release -p minke -p minke-bench
+//! target/release/minke-bench            all rows, about five minutes
+//! target/release/minke-bench --help     fewer runs, some rows only, another minke
+//! ```
+//! Needs root. Peers are what Debian has: `apt-get install podman runc crun containernetworking-plugins`; a row whose
+//! peer is not there says so. The image is made here from Debian's `busybox-static`.
+//!
+//! | row | here | peer |
+//! |---|---|---|
+//! | pods | `minke run`, manifest → Running | `podman play kube` with runc |
+//! | container | create + start by the embedded runtime | `runc`, `crun`: create, then start |
+//! | memory | shims and agent with many idle Pods | budgets of the design |
+//! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
+//!
+//! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
+//!
+//! Everything happens in a mount namespace of its own (by util-linux' `unshare`): there the machine's CNI configuration
+//! is hidden, so that Minke uses its built-in bridge, while podman gets one of its own. Directories, Pods, containers
+//! and bridges are removed at the end.
+
+mod container;
+mod failure;
+mod instance;
+mod memory;
+mod podman;
+mod pods;
+mod process;
+mod report;
+mod sample;
+mod unpack;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, ValueEnum};
+use minke_core::runtime::error_chain;
+
+use crate::failure::Failure;
+use crate::report::{Report, Row};
+
+/// Measure Minke beside its peers
+#[derive(Debug, Parser)]
+#[command(name = "minke-bench", version)]
+struct Cli {
+    /// The binary to measure; the one beside this program if not given
+    #[arg(long, value_name = "FILE")]
+    minke: Option<PathBuf>,
+    /// How often each thing is measured
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    runs: usize,
+    /// Only these rows
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
+    only: Vec<Section>,
+    /// Idle Pods of the memory rows
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    idle_pods: usize,
+    /// Size of the unpacked layer in MiB
+    #[arg(long, default_value_t = 192, value_name = "MIB")]
+    layer: usize,
+    /// Already in a mount namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+    /// Measures one OCI runtime and prints milliseconds
+    #[arg(long, hide = true, value_name = "RUNTIME", requires = "bundle")]
+    oci_peer: Option<String>,
+    /// The bundle of that measurement
+    #[arg(long, hide = true, value_name = "DIR")]
+    bundle: Option<PathBuf>,
+}
+
+/// A group of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Section {
+    /// One Pod, 20 Pods, 50 Pods
+    Pods,
+    /// Create and start one container
+    Container,
+    /// Shims and agent with idle Pods
+    Memory,
+    /// Unpacking a layer
+    Unpack,
+}
+
+fn main() -> ExitCode {
+    // The embedded runtime's shims are this program, started again.
+    if let Some(code) = minke_oci::reexec() {
+        return code;
+    }
+    let cli = Cli::parse();
+    let outcome = match (&cli.oci_peer, &cli.bundle) {
+        (Some(runtime), Some(bundle)) => container::measure_peer(runtime, bundle, cli.runs),
+        _ if cli.inside => measure(&cli),
+        _ => start_inside(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {}", error_chain(&failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts this program again in a mount namespace of its own.
+fn start_inside() -> Result<(), Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::NotRoot);
+    }
+    let own = std::env::current_exe().map_err(Failure::file("finding", Path::new("this program")))?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]).arg(own).arg("--inside").args(std::env::args_os().skip(1));
+    let status = command.status().map_err(|source| Failure::Start { program: "unshare".to_owned(), source })?;
+    // It has said what is wrong.
+    if status.success() { Ok(()) } else { Err(Failure::Unexpected(format!("the measurement ended with {status}"))) }
+}
+
+fn measure(cli: &Cli) -> Result<(), Failure> {
+    let minke = match &cli.minke {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(Failure::file("finding", Path::new("this program")))?
+            .with_file_name("minke"),
+    };
+    if !minke.exists() {
+        return Err(Failure::NoBinary(minke));
+    }
+    hide_cni();
+    let wanted = |section| cli.only.is_empty() || cli.only.contains(&section);
+    let mut report = Report::default();
+    let mut add = |rows: Vec<Row>| {
+        for row in rows {
+            eprintln!("{row}");
+            report.rows.push(row);
+        }
+    };
+    if wanted(Section::Pods) {
+        add(pods::measure(&minke, cli.runs)?);
+    }
+    if wanted(Section::Container) {
+        add(container::measure(cli.runs)?);
+    }
+    if wanted(Section::Memory) {
+        add(memory::measure(&minke, cli.idle_pods)?);
+    }
+    if wanted(Section::Unpack) {
+        add(unpack::measure(&minke, cli.layer, cli.runs.min(5))?);
+    }
+    println!("{report}");
+    Ok(())
+}
+
+/// Plugins of the machine would measure themselves rather than Minke.
+fn hide_cni() {
+    let directory = Path::new("/etc/cni/net.d");
+    if directory.exists()
+        && let Err(error) = rustix::mount::mount("tmpfs", directory, "tmpfs", rustix::mount::MountFlags::empty(), None)
+    {
+        eprintln!("could not hide {}: {error}; Pods may be connected by CNI plugins", directory.display());
+    }
+}

@@ -1,0 +1,30 @@
+//! A scripted runtime for tests (feature `fake`): deterministic, on tokio's clock, which tests pause.
+//!
+//! [`FakeRuntime`] keeps sandboxes, containers and images in memory. Containers live as their [`Life`] says; calls fail, hang,
+//! crawl or lie as [`Fault`]s say; events are lost, doubled, delayed or reordered as the [`EventPlan`] says. Every
+//! call is logged, and promises that no client may break (never two live containers of one name in a Pod) are checked
+//! all the time: [`FakeRuntime::violations`].
+//!
+//! Nothing runs in the background: a container whose time has come is ended by the next look at it, with the time at
+//! which it should have ended. A clone is the same runtime, so it outlives any number of agents.
+
+mod calls;
+mod clock;
+mod containers;
+mod events;
+mod images;
+mod life;
+mod random;
+mod runtime;
+mod sandboxes;
+mod world;
+
+pub use calls::{Call, Fault, FaultAction, FaultError, Op};
+pub use clock::FakeClock;
+pub use events::{Delivery, EventPlan, EventRates};
+pub use life::{Ending, Life, OnStop};
+pub use random::SplitMix;
+pub use runtime::FakeRuntime;
+
+#[cfg(test)]
+mod tests;

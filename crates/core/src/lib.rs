@@ -1,0 +1,24 @@
+//! The pure core of Minke.
+//!
+//! Everything here is data and synchronous functions over data: who a Pod is ([`identity`]), what its manifest
+//! means (`manifest`, `defaults`, `validation`), what its containers see (`env`), what its status is (`status`),
+//! when something is tried again (`backoff`). The ports that adapters implement live here too ([`runtime`]),
+//! with their scripted fakes (feature `fake`).
+//!
+//! Deliberately absent: a tokio runtime, sockets, files, a Kubernetes client.
+
+pub mod backoff;
+pub mod clock;
+pub mod crilog;
+pub mod defaults;
+pub mod env;
+#[cfg(feature = "fake")]
+pub mod fake;
+pub mod identity;
+pub mod manifest;
+pub mod objects;
+pub mod qos;
+pub mod resources;
+pub mod runtime;
+pub mod status;
+pub mod validation;

@@ -1,0 +1,163 @@
+//! What the kubelet core takes and gives: Pods that someone wants, and reports of what became of them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use minke_core::identity::PodUid;
+use minke_core::objects::ObjectSet;
+use serde::{Deserialize, Serialize};
+
+/// A Pod that someone wants, defaulted and validated, with identity, and the objects that it refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DesiredPod {
+    /// The Pod; `metadata.uid` is set.
+    pub pod: Arc<Pod>,
+    /// The ConfigMaps and Secrets of its manifests.
+    pub objects: Arc<ObjectSet>,
+}
+
+/// Settings of the kubelet core. Paths are absolute.
+#[derive(Debug, Clone)]
+pub struct KubeletConfig {
+    /// `status.nodeName`-like name of this machine, lower case.
+    pub node_name: String,
+    /// Durable state: `<state>/pods/<uid>/` holds a Pod's checkpoint and volumes.
+    pub state_directory: PathBuf,
+    /// Logs of Pods, `/var/log/pods`.
+    pub log_directory: PathBuf,
+    /// Parent of all pod cgroups, `/minke`.
+    pub cgroup_root: String,
+    /// Longest time between two full relists without a healthy event stream.
+    pub relist_period: Duration,
+    /// Rotate a container's log at this size, in bytes.
+    pub log_max_bytes: u64,
+    /// Keep this many log files of a container, the current one included.
+    pub log_max_files: u32,
+    /// Most Pods at a time.
+    pub max_pods: usize,
+}
+
+/// What became of a Pod that was applied, in the order given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Admission {
+    /// It runs, or will.
+    Accepted,
+    /// The same Pod (uid) is here already and has neither ended nor been told to: nothing was changed.
+    Unchanged,
+    /// It was refused. It is reported with phase `Failed`, this reason and message, until removed.
+    Rejected {
+        /// `OutOfcpu`, `OutOfmemory`, `OutOfpods`, `NodePorts`, `AlreadyExists`, …
+        reason: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Where a Pod is in its life; only its worker says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PodStage {
+    /// Kept as its spec wants it.
+    Syncing,
+    /// Must stop; containers may run.
+    Terminating,
+    /// Nothing runs, nothing will; being cleaned up.
+    Terminated,
+    /// Cleaned up.
+    Finished,
+}
+
+/// A Pod as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PodReport {
+    /// The Pod with its `status`. Its spec's env may hold secrets in plain text, as manifests do.
+    pub pod: Arc<Pod>,
+    /// Its stage.
+    pub stage: PodStage,
+    /// When each step happened.
+    pub timings: PodTimings,
+}
+
+/// When a Pod's steps happened, by the wall clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PodTimings {
+    /// Taken on.
+    pub admitted_at: Option<Timestamp>,
+    /// First sandbox ready.
+    pub sandbox_at: Option<Timestamp>,
+    /// First time all containers ran, or it completed.
+    pub running_at: Option<Timestamp>,
+    /// Terminated.
+    pub finished_at: Option<Timestamp>,
+    /// Per container, in spec order, init containers first.
+    pub containers: Vec<ContainerTimings>,
+}
+
+/// How long the steps of a container's newest start took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ContainerTimings {
+    /// Its name.
+    pub name: String,
+    /// Image pull, in ms; `None` when it was present.
+    pub pull_ms: Option<u64>,
+    /// Create, in ms.
+    pub create_ms: Option<u64>,
+    /// Start, in ms.
+    pub start_ms: Option<u64>,
+}
+
+/// How to stop a Pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Instead of the Pod's own grace period; it can only shrink what an earlier request allowed.
+    pub grace: Option<Duration>,
+    /// Forget the Pod, with its logs, volumes and containers, once it is stopped.
+    pub remove: bool,
+}
+
+/// There is no such Pod here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no pod with uid {0}")]
+pub struct UnknownPod(pub PodUid);
+
+/// A change that a subscriber is told of. Changes of one Pod coalesce: the newest report wins, nothing is lost.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodChange {
+    /// The Pod is as reported.
+    Updated(PodReport),
+    /// The Pod was forgotten.
+    Removed(PodUid),
+}
+
+/// Progress of what is going on, for people; lossy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Progress {
+    /// Bytes of a layer.
+    Pull {
+        /// The Pod that waits.
+        pod: PodUid,
+        /// The image.
+        image: String,
+        /// The layer.
+        layer: String,
+        /// Bytes so far.
+        done: u64,
+        /// Bytes in all, 0 while unknown.
+        total: u64,
+    },
+    /// An event in upstream's words (`Pulling`, `Pulled`, `Created`, `Started`, `Killing`, `BackOff`, `Failed`, …).
+    Event {
+        /// The Pod.
+        pod: PodUid,
+        /// The container it is about.
+        container: Option<String>,
+        /// Upstream's reason.
+        reason: String,
+        /// For people.
+        message: String,
+        /// Something is wrong.
+        warning: bool,
+    },
+}

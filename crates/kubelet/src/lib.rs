@@ -1,0 +1,20 @@
+//! Minke's kubelet core: takes Pods that someone wants and sees them through, over any [`minke_core::runtime::Runtime`].
+
+pub mod admission;
+mod api;
+pub mod cache;
+pub mod checkpoint;
+pub mod host;
+pub mod images;
+mod kubelet;
+pub mod logs;
+pub mod pleg;
+pub mod runonce;
+pub mod source;
+pub mod spec;
+pub mod sync;
+pub mod volumes;
+pub mod worker;
+
+pub use api::*;
+pub use kubelet::{Admit, AdmitAll, Kubelet, Ports, StartError, Subscription};

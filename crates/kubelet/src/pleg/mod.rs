@@ -1,0 +1,146 @@
+//! The pod lifecycle event generator: notices what containers do, and is the only writer of the pod cache.
+//!
+//! A relist is the truth. The runtime's events and the workers' own actions are hints: each makes one Pod be listed
+//! at once. While the event stream is up, the full relist slows down; the moment it is not, it is back at its short
+//! period, and it also is when a full relist finds what events should have told.
+//!
+//! ```text
+//!  runtime events ─► stream ─┐                 ┌─► per-Pod job: list, compare, inspect ─┐
+//!  workers' actions ─────────┴─► hints ─► relister                                      ├─► cache, events ─► workers
+//!  timer ──────────────────────────────────►  └─► full list: compare ─► jobs ───────────┘
+//! ```
+//!
+//! One task (`relister`) owns every record; jobs run beside it and come back to it, so a runtime call that hangs
+//! for one Pod stalls that Pod alone. Events are handed to the workers' mailboxes, which coalesce and can't overflow.
+
+mod diff;
+mod health;
+mod hints;
+mod inspect;
+mod ips;
+mod period;
+mod record;
+mod relister;
+mod stats;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_core::identity::PodUid;
+use minke_core::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use diff::{LifecycleEvent, diff};
+pub use health::{Health, Unhealthy};
+pub(crate) use inspect::bounded;
+pub use inspect::read_pod;
+pub use ips::preserve_ips;
+pub use period::{Period, StreamState};
+pub use record::{Record, State};
+pub use stats::PlegStats;
+
+use crate::cache::CacheWriter;
+use hints::Hints;
+use stats::Counters;
+
+/// How the PLEG works.
+#[derive(Debug, Clone)]
+pub struct PlegConfig {
+    /// Gap between full relists without a healthy event stream.
+    pub relist_period: Duration,
+    /// Gap between full relists with one.
+    pub slow_relist_period: Duration,
+    /// Unhealthy when no full relist succeeded for this long.
+    pub relist_threshold: Duration,
+    /// Bound on one list call.
+    pub list_timeout: Duration,
+    /// Bound on the inspection of one Pod.
+    pub inspect_timeout: Duration,
+    /// An inspection that lasts longer no longer counts among the concurrent ones: it hangs, and others go on.
+    pub patience: Duration,
+    /// This many inspections at a time.
+    pub concurrency: usize,
+}
+
+impl Default for PlegConfig {
+    fn default() -> Self {
+        Self {
+            relist_period: Duration::from_secs(1),
+            slow_relist_period: Duration::from_secs(30),
+            relist_threshold: Duration::from_secs(180),
+            list_timeout: Duration::from_secs(120),
+            inspect_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(1),
+            concurrency: 8,
+        }
+    }
+}
+
+/// Takes what happened to Pods. Called from the PLEG's task: must not block, and must not lose anything.
+pub trait EventSink: Send + Sync + 'static {
+    /// The cache holds a newer status of this Pod, in which these things happened. Never empty.
+    fn deliver(&self, uid: &PodUid, events: &[LifecycleEvent]);
+    /// A full relist succeeded and saw these Pods, sorted.
+    fn listed(&self, pods: &[PodUid]);
+}
+
+/// Asks the PLEG for relists. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Pleg {
+    hints: Arc<Hints>,
+    counters: Arc<Counters>,
+    threshold: Duration,
+}
+
+impl Pleg {
+    /// Starts the PLEG's tasks, until `cancel`.
+    #[must_use]
+    pub fn start(
+        runtime: Arc<dyn Runtime>,
+        cache: CacheWriter,
+        sink: Arc<dyn EventSink>,
+        config: PlegConfig,
+        tasks: &TaskTracker,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let hints = Arc::new(Hints::default());
+        let counters = Arc::new(Counters::default());
+        let pleg = Self { hints: hints.clone(), counters: counters.clone(), threshold: config.relist_threshold };
+        let stream = stream::StreamTask::new(runtime.clone(), hints.clone(), counters.clone());
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(stream.run()));
+        let relister = relister::Relister::new(runtime, cache, sink, config, hints, counters);
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(relister.run()));
+        pleg
+    }
+
+    /// Lists this Pod soon, and inspects it if anything changed.
+    pub fn request(&self, uid: &PodUid) {
+        self.hints.pod(uid);
+    }
+
+    /// Inspects this Pod soon even if its list shows no change.
+    pub fn request_inspection(&self, uid: &PodUid) {
+        self.hints.inspection(uid);
+    }
+
+    /// Lists everything soon.
+    pub fn request_all(&self) {
+        self.hints.all();
+    }
+
+    /// Whether relists succeed. Pods that can't be inspected do not matter here.
+    pub fn health(&self) -> Health {
+        health::judge(self.counters.last_relist(), tokio::time::Instant::now(), self.threshold)
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> PlegStats {
+        self.counters.read()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Performs a plan: stops, then the sandbox, then starts in order. Decides nothing that the plan could decide.
+//!
+//! Images of all containers that are to start are seen to at once, beside the sandbox; each start waits for its own.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1::Container;
+use minke_core::identity::{PodKey, PodUid};
+use minke_core::runtime::{PodRuntimeStatus, RuntimeError, SandboxConfig, SandboxId, error_chain};
+use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::plan::{Kind, SandboxStep, Start, Steps, Stop, StopReason};
+use super::start::{Place, Started, start};
+use super::{CALL_TIMEOUT, OWNER, SANDBOX_TIMEOUT, SharedMemory, SyncContext};
+use crate::DesiredPod;
+use crate::images::{EnsureImage, EnsuredImage, ImageEvent, ImageFailure};
+use crate::pleg::bounded;
+
+/// What did not go well, in the kinds that decide when to try again.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// The network is not ready.
+    pub(super) network_not_ready: bool,
+    /// Containers or images in back-off; the earliest ends in this time.
+    pub(super) back_off: Option<Duration>,
+    /// Pulls that failed just now (their back-off begins), in words.
+    pub(super) pulls: Vec<String>,
+    /// Everything else, in words.
+    pub(super) other: Vec<String>,
+}
+
+impl Failures {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.network_not_ready && self.back_off.is_none() && self.other.is_empty()
+    }
+
+    pub(super) fn backs_off(&mut self, remaining: Duration) {
+        self.back_off = Some(self.back_off.map_or(remaining, |before| before.min(remaining)));
+    }
+
+    fn failed(message: String) -> Self {
+        Self { other: vec![message], ..Self::default() }
+    }
+}
+
+/// The result of seeing to an image, on its way.
+pub(super) type Image = AbortOnDropHandle<Result<EnsuredImage, ImageFailure>>;
+
+pub(super) async fn execute(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    memory: &SharedMemory,
+    runtime: &PodRuntimeStatus,
+    steps: &Steps,
+) -> Failures {
+    let key = match PodKey::of(&desired.pod) {
+        Ok(key) => key,
+        Err(error) => return Failures::failed(error.to_string()),
+    };
+    if let Err(error) = ctx.host.set_up(desired).await {
+        ctx.recorder.warning(&key.uid, None, "FailedMount", error.message.clone());
+        return Failures::failed(error.message);
+    }
+    if let Some(failed) = stop_all(ctx, &key, desired, &steps.stop).await {
+        return Failures::failed(failed);
+    }
+    let mut images = images_ahead(ctx, desired, &key.uid, memory, &steps.start);
+    let place = match sandbox(ctx, desired, &key, runtime, &steps.sandbox).await {
+        Ok(place) => place,
+        Err(failures) => return failures,
+    };
+
+    let mut failures = Failures::default();
+    for step in &steps.start {
+        let image = images.remove(&step.name);
+        let started = start(ctx, desired, memory, &place, step, image, &mut failures).await;
+        match (started, step.kind) {
+            (Started::Yes, _) | (Started::No, Kind::Sidecar | Kind::Regular) => {}
+            (Started::No, Kind::Init) => break,
+        }
+    }
+    failures
+}
+
+async fn stop_all(ctx: &SyncContext, key: &PodKey, desired: &DesiredPod, stops: &[Stop]) -> Option<String> {
+    let own = desired.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+    let own =
+        Duration::from_secs(own.and_then(|s| u64::try_from(s).ok()).unwrap_or(super::stop::LEAST_GRACE.as_secs()));
+    let one = |stop: &Stop| {
+        let (id, name, why) = (stop.id.clone(), stop.name.clone(), stop.why);
+        async move {
+            let (grace, words) = match why {
+                StopReason::SandboxChanged => (own, "its sandbox is replaced"),
+                StopReason::Unknown => (own, "its state is unknown"),
+                StopReason::DefinitionChanged => (own, "its definition changed"),
+            };
+            let grace = grace.max(super::stop::LEAST_GRACE);
+            ctx.recorder.normal(&key.uid, Some(&name), "Killing", format!("Stopping container {name}: {words}"));
+            let call = ctx.runtime.stop_container(&id, grace);
+            let result = bounded("stop container", CALL_TIMEOUT + grace, call).await;
+            result.err().map(|e| format!("can't stop container {name}: {}", error_chain(&e)))
+        }
+    };
+    join_all(stops.iter().map(one)).await.into_iter().flatten().next()
+}
+
+/// Begins to see to the images of containers that will be created.
+fn images_ahead(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    uid: &PodUid,
+    memory: &SharedMemory,
+    starts: &[Start],
+) -> BTreeMap<String, Image> {
+    let mut images = BTreeMap::new();
+    for start in starts {
+        let super::plan::How::Create { after, .. } = start.how else { continue };
+        let Some(container) = find(desired, &start.name) else { continue };
+        // One in crash-loop back-off is not started, so its image is not needed yet.
+        if super::start::backed_off(ctx, memory, uid, container, after).is_some() {
+            continue;
+        }
+        let (ctx, desired, uid, container) = (ctx.clone(), desired.clone(), uid.clone(), container.clone());
+        let task: JoinHandle<_> = tokio::spawn(async move {
+            let image = container.image.clone().unwrap_or_default();
+            let tell = |event: ImageEvent| {
+                let name = Some(container.name.as_str());
+                if event.warning {
+                    ctx.recorder.warning(&uid, name, event.reason, event.message);
+                } else {
+                    ctx.recorder.normal(&uid, name, event.reason, event.message);
+                }
+            };
+            let wanted = EnsureImage {
+                pod: &desired.pod,
+                uid: &uid,
+                image: &image,
+                policy: container.image_pull_policy.as_deref(),
+                objects: &desired.objects,
+                progress: ctx.recorder.pull(&uid, &image),
+                events: &tell,
+            };
+            ctx.images.ensure(&wanted).await
+        });
+        images.insert(start.name.clone(), AbortOnDropHandle::new(task));
+    }
+    images
+}
+
+/// A container of the spec, init containers included.
+pub(super) fn find<'a>(desired: &'a DesiredPod, name: &str) -> Option<&'a Container> {
+    let spec = desired.pod.spec.as_ref()?;
+    spec.init_containers.iter().flatten().chain(&spec.containers).find(|c| c.name == name)
+}
+
+async fn sandbox(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    key: &PodKey,
+    runtime: &PodRuntimeStatus,
+    step: &SandboxStep,
+) -> Result<Place, Failures> {
+    match step {
+        SandboxStep::Keep(id) => {
+            let attempt = runtime.sandboxes.iter().find(|s| s.info.id == *id).map_or(0, |s| s.info.attempt);
+            let config = config(ctx, desired, key, attempt).await?;
+            Ok(Place { sandbox: id.clone(), config, ips: runtime.ips.clone() })
+        }
+        SandboxStep::Create { attempt, replaces, purge } => {
+            let refused = |what: &str, error: &RuntimeError| {
+                let message = format!("Failed to {what}: {}", error_chain(error));
+                ctx.recorder.warning(&key.uid, None, "FailedKillPod", message.clone());
+                Failures::failed(message)
+            };
+            for id in replaces {
+                let call = bounded("stop sandbox", CALL_TIMEOUT, ctx.runtime.stop_sandbox(id));
+                call.await.map_err(|e| refused("stop the pod's old sandbox", &e))?;
+            }
+            for id in purge {
+                let call = bounded("remove container", CALL_TIMEOUT, ctx.runtime.remove_container(id));
+                call.await.map_err(|e| refused("remove an old init container", &e))?;
+            }
+            let config = config(ctx, desired, key, *attempt).await?;
+            let (sandbox, ips) = run(ctx, &config).await.map_err(|error| {
+                let message = format!("Failed to create pod sandbox: {}", error_chain(&error));
+                ctx.recorder.warning(&key.uid, None, "FailedCreatePodSandBox", message.clone());
+                Failures::failed(message)
+            })?;
+            Ok(Place { sandbox, config, ips })
+        }
+    }
+}
+
+async fn config(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    key: &PodKey,
+    attempt: u32,
+) -> Result<Arc<SandboxConfig>, Failures> {
+    let config = ctx.host.sandbox_config(desired, attempt).await;
+    let owned = config.map(|mut config| {
+        config.annotations.insert(OWNER.to_owned(), ctx.owner.clone());
+        Arc::new(config)
+    });
+    owned.map_err(|error| {
+        let message = format!("Failed to create pod sandbox: {}", error.message);
+        ctx.recorder.warning(&key.uid, None, "FailedCreatePodSandBox", message.clone());
+        Failures::failed(message)
+    })
+}
+
+async fn run(ctx: &SyncContext, config: &SandboxConfig) -> Result<(SandboxId, Vec<IpAddr>), RuntimeError> {
+    let id = bounded("run sandbox", SANDBOX_TIMEOUT, ctx.runtime.run_sandbox(config)).await?;
+    let status = bounded("sandbox status", CALL_TIMEOUT, ctx.runtime.sandbox_status(&id)).await?;
+    Ok((id, status.ips))
+}

@@ -1,0 +1,81 @@
+//! What a worker remembers of its Pod between syncs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use minke_core::backoff::CrashLoops;
+use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus};
+use minke_core::status::{ProbeResults, WaitingReason};
+
+use crate::{ContainerTimings, PodTimings};
+
+/// The memory of one Pod. Only its worker and that worker's job touch it, one at a time.
+#[derive(Debug, Default)]
+pub struct PodMemory {
+    /// The newest status that was published.
+    pub status: Option<Arc<PodStatus>>,
+    /// When steps happened.
+    pub timings: PodTimings,
+    /// Why containers could not be started.
+    pub waiting: BTreeMap<String, WaitingReason>,
+    /// Crash loops.
+    pub crashes: CrashLoops,
+    /// What ended containers left to say.
+    pub messages: BTreeMap<ContainerId, String>,
+    /// What probes say.
+    pub probes: BTreeMap<String, ProbeResults>,
+    /// The status is newer than the checkpoint.
+    pub unsaved: bool,
+}
+
+impl PodMemory {
+    /// The memory of a Pod that an earlier agent knew, or of a new one.
+    #[must_use]
+    pub fn new(pod: &Pod, status: Option<PodStatus>, timings: PodTimings) -> Self {
+        let mut memory = Self { status: status.map(Arc::new), timings, ..Self::default() };
+        if memory.timings.containers.is_empty() {
+            let spec = pod.spec.as_ref();
+            let inits = spec.and_then(|s| s.init_containers.as_ref()).into_iter().flatten();
+            let all = inits.chain(spec.into_iter().flat_map(|s| &s.containers));
+            let timing = |name: &String| ContainerTimings { name: name.clone(), ..ContainerTimings::default() };
+            memory.timings.containers = all.map(|c| timing(&c.name)).collect();
+        }
+        memory
+    }
+
+    /// The timings of this container's newest start.
+    pub fn timing(&mut self, name: &str) -> Option<&mut ContainerTimings> {
+        self.timings.containers.iter_mut().find(|t| t.name == name)
+    }
+
+    /// Forgets messages of containers that the runtime no longer has.
+    pub fn prune(&mut self, runtime: &PodRuntimeStatus) {
+        self.messages.retain(|id, _| runtime.containers.iter().any(|c| c.id == *id));
+    }
+
+    /// Containers that ended and have not been asked what they have to say.
+    #[must_use]
+    pub fn unread(&self, runtime: &PodRuntimeStatus) -> Vec<usize> {
+        let ended = |state: &ContainerState| matches!(state, ContainerState::Exited { .. });
+        let unread = runtime.containers.iter().enumerate();
+        unread.filter(|(_, c)| ended(&c.state) && !self.messages.contains_key(&c.id)).map(|(i, _)| i).collect()
+    }
+}
+
+/// The memory, shared between the worker and its job. Locked for moments, never across an await.
+#[derive(Debug, Clone, Default)]
+pub struct SharedMemory(Arc<Mutex<PodMemory>>);
+
+impl SharedMemory {
+    /// Shares a memory.
+    #[must_use]
+    pub fn new(memory: PodMemory) -> Self {
+        Self(Arc::new(Mutex::new(memory)))
+    }
+
+    /// Looks at it or changes it.
+    pub fn lock(&self) -> MutexGuard<'_, PodMemory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

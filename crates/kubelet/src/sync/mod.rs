@@ -1,0 +1,78 @@
+//! One sync of a Pod: what its status is ([`observe()`]), what must be done ([`plan`], pure), and the doing
+//! ([`execute`], [`start`], [`stop`], [`hooks`]). Nothing here decides when a sync happens; that is the worker's.
+
+mod bounded_images;
+mod execute;
+mod hooks;
+mod host;
+mod memory;
+mod observe;
+pub mod plan;
+mod recorder;
+mod start;
+mod stop;
+mod sync_pod;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_core::backoff::Moment;
+use minke_core::clock::Clock;
+use minke_core::runtime::Runtime;
+use tokio::time::Instant;
+
+use crate::images::ImageManager;
+
+pub(crate) use bounded_images::BoundedImages;
+pub use host::{ConfigError, ContainerRequest, HostError, PodHost};
+pub use memory::{PodMemory, SharedMemory};
+pub use observe::{Observed, Outlook, compute_now, observe};
+pub use recorder::Recorder;
+pub use stop::{StopPlan, stop_order, stop_pod};
+pub use sync_pod::{SyncReport, sync_pod};
+
+/// Bound on most runtime calls.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Bound on making a sandbox.
+pub const SANDBOX_TIMEOUT: Duration = Duration::from_secs(240);
+
+/// Annotation of sandboxes: the state directory of the agent that made them.
+pub const OWNER: &str = "minke.dev/state-directory";
+
+/// What every sync needs. Shared by all Pods.
+#[derive(Clone)]
+pub struct SyncContext {
+    /// The runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Volumes, files, configurations.
+    pub host: Arc<dyn PodHost>,
+    /// Images.
+    pub images: Arc<ImageManager>,
+    /// Events.
+    pub recorder: Recorder,
+    /// Addresses of the machine, primary first.
+    pub host_ips: Vec<IpAddr>,
+    /// Prefix of container ids in statuses.
+    pub runtime_name: String,
+    /// The state directory of this agent: what it makes carries this as [`OWNER`].
+    pub owner: String,
+    /// Zero of monotonic time.
+    pub epoch: Instant,
+}
+
+impl std::fmt::Debug for SyncContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SyncContext").field("host", &self.host).field("images", &self.images).finish_non_exhaustive()
+    }
+}
+
+impl SyncContext {
+    /// Now, on both clocks.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment { wall: self.clock.now(), monotonic: self.epoch.elapsed() }
+    }
+}

@@ -1,0 +1,120 @@
+//! From what the runtime says to the status that is published.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodStatus;
+use minke_core::runtime::{PodRuntimeStatus, SandboxState};
+use minke_core::status::{FailureOverride, Phase, StatusInput, compute, finalize, publishable};
+
+use super::{SharedMemory, SyncContext};
+use crate::DesiredPod;
+
+/// How far the Pod is, as its status sees it.
+#[derive(Debug, Clone, Copy)]
+pub enum Outlook<'a> {
+    /// It is kept.
+    Going,
+    /// It is being stopped; perhaps because it failed as a whole.
+    Ending(Option<&'a FailureOverride>),
+    /// Nothing of it runs, nothing will.
+    Ended(Option<&'a FailureOverride>),
+}
+
+/// A status as it was computed, and as it was published.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// What is true: its phase may be terminal while something still runs.
+    pub computed: PodStatus,
+    /// What was published.
+    pub published: Arc<PodStatus>,
+    /// It differs from what was published before.
+    pub changed: bool,
+}
+
+/// Reads what ended containers left to say, then computes the status and keeps it as the newest.
+pub async fn observe(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    memory: &SharedMemory,
+    runtime: &PodRuntimeStatus,
+    outlook: Outlook<'_>,
+) -> Observed {
+    let unread = memory.lock().unread(runtime);
+    for i in unread {
+        let container = &runtime.containers[i];
+        let message = ctx.host.termination_message(&desired.pod, container).await.unwrap_or_default();
+        memory.lock().messages.insert(container.id.clone(), message);
+    }
+    compute_now(ctx, desired, memory, runtime, outlook)
+}
+
+/// Computes the status from what is known and keeps it as the newest.
+pub fn compute_now(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    memory: &SharedMemory,
+    runtime: &PodRuntimeStatus,
+    outlook: Outlook<'_>,
+) -> Observed {
+    let now = ctx.clock.now();
+    let mut memory = memory.lock();
+    memory.prune(runtime);
+    let (failure, ended) = match outlook {
+        Outlook::Going => (None, false),
+        Outlook::Ending(failure) => (failure, false),
+        Outlook::Ended(failure) => (failure, true),
+    };
+    // A Pod that was stopped because it failed has failed, whatever its containers made of the stop signal.
+    let failed = failure.filter(|_| ended).map(|failure| {
+        let mut status = memory.status.as_deref().cloned().unwrap_or_default();
+        status.phase = Some(Phase::Failed.as_str().to_owned());
+        status.reason = Some(failure.reason.clone());
+        status.message = Some(failure.message.clone());
+        status
+    });
+    let computed = compute(&StatusInput {
+        pod: &desired.pod,
+        runtime,
+        previous: failed.as_ref().or(memory.status.as_deref()),
+        waiting: &memory.waiting,
+        termination_messages: &memory.messages,
+        probes: &memory.probes,
+        host_ips: &ctx.host_ips,
+        runtime_name: &ctx.runtime_name,
+        is_terminal: ended,
+        is_static: false,
+        failure,
+        now,
+    });
+    let may_still_run = !ended;
+    let mut published = publishable(&desired.pod, computed.clone(), memory.status.as_deref(), may_still_run);
+    if ended {
+        published = finalize(&desired.pod, &published, false);
+    }
+
+    if memory.timings.sandbox_at.is_none() && runtime.has_ready_sandbox() {
+        let ready = runtime.sandboxes.iter().filter(|s| s.info.state == SandboxState::Ready);
+        // The runtime says when a sandbox was made; that it is ready was noticed now.
+        memory.timings.sandbox_at = ready.map(|_| now).next();
+    }
+    let running = |s: &PodStatus| match Phase::parse(s.phase.as_deref()) {
+        Some(Phase::Succeeded) => true,
+        Some(Phase::Running) => s.container_statuses.iter().flatten().all(|c| {
+            c.state
+                .as_ref()
+                .is_some_and(|s| s.running.is_some() || s.terminated.as_ref().is_some_and(|t| t.exit_code == 0))
+        }),
+        Some(Phase::Pending | Phase::Failed) | None => false,
+    };
+    if memory.timings.running_at.is_none() && running(&published) {
+        memory.timings.running_at = Some(now);
+    }
+    if ended && memory.timings.finished_at.is_none() {
+        memory.timings.finished_at = Some(now);
+    }
+
+    let changed = memory.status.as_deref() != Some(&published);
+    let published = Arc::new(published);
+    memory.status = Some(published.clone());
+    Observed { computed, published, changed }
+}

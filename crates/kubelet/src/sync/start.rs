@@ -1,0 +1,219 @@
+//! Starts one container: back-off, image, configuration, create, start, postStart.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
+use minke_core::backoff::{BackedOff, CrashKey};
+use minke_core::identity::{PodKey, PodUid};
+use minke_core::runtime::{ContainerId, RuntimeError, SandboxConfig, SandboxId, error_chain};
+use minke_core::status::WaitingReason;
+use tokio::time::Instant;
+
+use super::execute::{Failures, Image, find};
+use super::plan::{How, Start};
+use super::{CALL_TIMEOUT, ContainerRequest, SharedMemory, SyncContext, hooks};
+use crate::pleg::bounded;
+use crate::spec::backoff_hash;
+use crate::{ContainerTimings, DesiredPod};
+
+/// Where containers start.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) sandbox: SandboxId,
+    pub(super) config: Arc<SandboxConfig>,
+    pub(super) ips: Vec<IpAddr>,
+}
+
+/// Whether a container was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    Yes,
+    No,
+}
+
+/// Why a container does not start: what its status says, and for people.
+struct Refusal {
+    reason: String,
+    message: String,
+}
+
+impl Refusal {
+    fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+fn crash_key(uid: &PodUid, container: &Container) -> CrashKey {
+    let spec_hash = backoff_hash(container);
+    CrashKey { pod: uid.clone(), container: container.name.clone(), spec_hash }
+}
+
+/// How long a container that ended at `after` must wait; `None`: it may start.
+pub(super) fn backed_off(
+    ctx: &SyncContext,
+    memory: &SharedMemory,
+    uid: &PodUid,
+    container: &Container,
+    after: Option<Timestamp>,
+) -> Option<BackedOff> {
+    memory.lock().crashes.check(&crash_key(uid, container), after?, ctx.moment())
+}
+
+/// Starts a container. What goes wrong is told as an event, remembered as the container's waiting reason, and added
+/// to `failures`.
+pub(super) async fn start(
+    ctx: &SyncContext,
+    desired: &DesiredPod,
+    memory: &SharedMemory,
+    place: &Place,
+    step: &Start,
+    image: Option<Image>,
+    failures: &mut Failures,
+) -> Started {
+    let key = &place.config.pod;
+    let Some(container) = find(desired, &step.name) else { return Started::No };
+    let wait = |reason: &str, message: &str| {
+        let why = WaitingReason { reason: reason.to_owned(), message: message.to_owned() };
+        memory.lock().waiting.insert(step.name.clone(), why);
+    };
+    let id = match &step.how {
+        How::Resume(id) => id.clone(),
+        How::Create { attempt, after } => {
+            if let Some(wanted) = backed_off(ctx, memory, &key.uid, container, *after) {
+                let message = wanted.crash_loop_message(&container.name, key);
+                ctx.recorder.warning(&key.uid, Some(&step.name), "BackOff", message.clone());
+                wait("CrashLoopBackOff", &message);
+                failures.backs_off(wanted.remaining);
+                return Started::No;
+            }
+            let Some(image) = image else { return Started::No };
+            let ensured = match image.await {
+                Ok(Ok(ensured)) => ensured,
+                Ok(Err(failure)) => {
+                    wait(failure.reason, &failure.message);
+                    let words = format!("container {}: {}", step.name, failure.message);
+                    match failure.retry_after {
+                        Some(remaining) => {
+                            failures.backs_off(remaining);
+                            if failure.reason != "ImagePullBackOff" {
+                                failures.pulls.push(words);
+                            }
+                        }
+                        None => failures.other.push(words),
+                    }
+                    return Started::No;
+                }
+                Err(_) => {
+                    failures.other.push(format!("container {}: seeing to its image was cut off", step.name));
+                    return Started::No;
+                }
+            };
+            let pull_ms = ensured.pulled_in.map(millis);
+            if let Some(timing) = memory.lock().timing(&step.name) {
+                *timing = ContainerTimings { name: step.name.clone(), pull_ms, ..ContainerTimings::default() };
+            }
+            let request = ContainerRequest {
+                desired,
+                container,
+                attempt: *attempt,
+                image: &ensured.status,
+                sandbox: &place.config,
+                ips: &place.ips,
+                host_ips: &ctx.host_ips,
+            };
+            let created = create(ctx, memory, place, request).await;
+            // From here on the exit before is dealt with, whatever comes of this attempt.
+            if let Some(after) = after {
+                memory.lock().crashes.advance(crash_key(&key.uid, container), *after, ctx.moment());
+            }
+            match created {
+                Ok(id) => id,
+                Err(refusal) => {
+                    refused(ctx, key, &step.name, &refusal);
+                    wait(&refusal.reason, &refusal.message);
+                    failures.other.push(format!("container {}: {}", step.name, refusal.message));
+                    return Started::No;
+                }
+            }
+        }
+    };
+    match run(ctx, memory, key, &id, container).await {
+        Ok(()) => {
+            memory.lock().waiting.remove(&step.name);
+        }
+        Err(refusal) => {
+            refused(ctx, key, &step.name, &refusal);
+            wait(&refusal.reason, &refusal.message);
+            failures.other.push(format!("container {}: {}", step.name, refusal.message));
+            return Started::No;
+        }
+    }
+    if let Err(message) = hooks::post_start(ctx, key, container, &place.ips).await {
+        failures.other.push(message.clone());
+        wait("PostStartHookError", &message);
+        super::stop::after_failed_hook(ctx, key, desired, &id, container).await;
+        return Started::No;
+    }
+    Started::Yes
+}
+
+fn refused(ctx: &SyncContext, key: &PodKey, name: &str, refusal: &Refusal) {
+    ctx.recorder.warning(&key.uid, Some(name), "Failed", format!("Error: {}", refusal.message));
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn create(
+    ctx: &SyncContext,
+    memory: &SharedMemory,
+    place: &Place,
+    request: ContainerRequest<'_>,
+) -> Result<ContainerId, Refusal> {
+    let config = ctx.host.container_config(request).await.map_err(|e| Refusal::new(&e.reason, e.message))?;
+    let begun = Instant::now();
+    let call = ctx.runtime.create_container(&place.sandbox, &config, &place.config);
+    let id = bounded("create container", CALL_TIMEOUT, call).await;
+    let id = id.map_err(|error| Refusal::new(create_reason(&error), error_chain(&error)))?;
+    let name = &request.container.name;
+    if let Some(timing) = memory.lock().timing(name) {
+        timing.create_ms = Some(millis(begun.elapsed()));
+    }
+    ctx.recorder.normal(&place.config.pod.uid, Some(name), "Created", format!("Created container {name}"));
+    Ok(id)
+}
+
+/// The waiting reason for a container that could not be created.
+fn create_reason(error: &RuntimeError) -> &'static str {
+    match error {
+        RuntimeError::Invalid { .. } => "CreateContainerConfigError",
+        RuntimeError::NotFound { .. }
+        | RuntimeError::AlreadyExists { .. }
+        | RuntimeError::Unsupported { .. }
+        | RuntimeError::NotPermitted { .. }
+        | RuntimeError::Unavailable { .. }
+        | RuntimeError::TimedOut { .. }
+        | RuntimeError::Failed { .. } => "CreateContainerError",
+    }
+}
+
+async fn run(
+    ctx: &SyncContext,
+    memory: &SharedMemory,
+    key: &PodKey,
+    id: &ContainerId,
+    container: &Container,
+) -> Result<(), Refusal> {
+    let begun = Instant::now();
+    let call = bounded("start container", CALL_TIMEOUT, ctx.runtime.start_container(id));
+    call.await.map_err(|error| Refusal::new("RunContainerError", error_chain(&error)))?;
+    let name = &container.name;
+    if let Some(timing) = memory.lock().timing(name) {
+        timing.start_ms = Some(millis(begun.elapsed()));
+    }
+    ctx.recorder.normal(&key.uid, Some(name), "Started", format!("Started container {name}"));
+    Ok(())
+}

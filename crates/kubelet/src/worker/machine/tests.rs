@@ -1,0 +1,303 @@
+//! Rows of the worker's table, and a property test against a small model.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::PodStage;
+
+fn pod() -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.uid = Some("u".to_owned());
+    pod.spec.get_or_insert_default().termination_grace_period_seconds = Some(30);
+    Arc::new(pod)
+}
+
+fn start() -> (Machine, Vec<Action>) {
+    Machine::start(pod(), SavedLifecycle::Syncing)
+}
+
+fn stop(grace: Option<u64>, remove: bool) -> Event {
+    Event::Stop(StopRequest { grace: grace.map(Duration::from_secs), remove })
+}
+
+fn stop_containers(seconds: u64) -> Action {
+    Action::Step(Step::StopContainers { grace: Duration::from_secs(seconds) })
+}
+
+fn done(machine: &mut Machine) -> Vec<Action> {
+    machine.step(Event::Stepped(StepOutcome::Done), Instant::now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pod_is_synced_and_then_resynced() {
+    let (mut machine, actions) = start();
+    assert_eq!(actions, [Action::Sync(Mode::Act)]);
+    let now = Instant::now();
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Settled), now), []);
+    let due = machine.timer().unwrap();
+    assert!((60..90).contains(&(due - now).as_secs()));
+    assert_eq!(machine.step(Event::Timer, now), [], "the timer is early");
+    assert_eq!(machine.step(Event::Timer, due), [Action::Sync(Mode::Act)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn complete_work_pending_update() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    assert_eq!(machine.step(Event::Changed, now), [], "one job at a time");
+    assert_eq!(machine.step(Event::Changed, now), []);
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Settled), now), [Action::Sync(Mode::Act)], "changes coalesce");
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Settled), now), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_pod_publishes_at_once_but_acts_at_its_pace() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Failed), now), []);
+    assert!((10..=15).contains(&(machine.timer().unwrap() - now).as_secs()));
+    assert_eq!(machine.step(Event::Changed, now), [Action::Sync(Mode::Observe)]);
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Settled), now), []);
+    assert_eq!(machine.timer(), Some(now + FIRST_PACE), "then it acts, well before the error back-off ends");
+    assert_eq!(machine.step(Event::Timer, now + FIRST_PACE), [Action::Sync(Mode::Act)]);
+    // The pace slows with every failure.
+    let mut gaps = Vec::new();
+    for _ in 0..8 {
+        drop(machine.step(Event::Synced(SyncOutcome::Failed), now));
+        drop(machine.step(Event::Changed, now));
+        drop(machine.step(Event::Synced(SyncOutcome::Settled), now));
+        let due = machine.timer().unwrap();
+        gaps.push((due - now).as_millis());
+        assert_eq!(machine.step(Event::Timer, due), [Action::Sync(Mode::Act)]);
+    }
+    assert_eq!(gaps, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn update_pod_does_not_forget_sync_pod_kill() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    let actions = machine.step(stop(Some(5), false), now);
+    assert_eq!(actions, [Action::Cancel, Action::Save, Action::Publish, stop_containers(5)]);
+    for event in [Event::Changed, Event::Timer, Event::Deadline, Event::Synced(SyncOutcome::Settled)] {
+        assert_eq!(machine.step(event, now), [], "{event:?} does not bring a stopped pod back");
+    }
+    assert_eq!(machine.lifecycle().stage(), PodStage::Terminating);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_to_the_end() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    let first = machine.step(Event::Synced(SyncOutcome::Terminal), now);
+    assert_eq!(first, [Action::Save, Action::Publish, stop_containers(30)]);
+    assert_eq!(done(&mut machine), [Action::Step(Step::StopSandboxes)]);
+    assert_eq!(done(&mut machine), [Action::Step(Step::Confirm)]);
+    assert_eq!(done(&mut machine), [Action::Save, Action::Publish, Action::Step(Step::Volumes)]);
+    assert_eq!(machine.lifecycle().stage(), PodStage::Terminated);
+    assert_eq!(done(&mut machine), [Action::Step(Step::Sandboxes)]);
+    assert_eq!(done(&mut machine), [Action::Save, Action::Publish]);
+    assert_eq!(machine.lifecycle(), &Lifecycle::Finished { cause: Cause::Completed });
+    assert_eq!(machine.timer(), None);
+    assert_eq!(machine.step(stop(None, false), now), [], "a finished pod ignores what does not remove it");
+    assert_eq!(machine.step(stop(None, true), now), [Action::Save, Action::Publish, Action::Step(Step::Logs)]);
+    assert_eq!(done(&mut machine), [Action::Step(Step::Checkpoint)]);
+    assert_eq!(done(&mut machine), [Action::End]);
+    assert_eq!(machine.lifecycle(), &Lifecycle::Removed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grace_only_shrinks() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    drop(machine.step(stop(Some(20), false), now));
+    assert_eq!(machine.step(stop(Some(60), false), now), []);
+    assert_eq!(machine.step(stop(Some(5), false), now), [Action::Cancel, Action::Save, stop_containers(5)]);
+    assert_eq!(machine.step(stop(Some(0), false), now), [Action::Cancel, Action::Save, stop_containers(0)]);
+    assert_eq!(machine.step(stop(None, true), now), [Action::Save], "only the wish to remove it is new");
+    drop(done(&mut machine));
+    assert_eq!(machine.step(stop(Some(0), false), now), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_grace_ends_a_wait_for_the_next_try() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    drop(machine.step(stop(Some(20), false), now));
+    drop(machine.step(Event::Stepped(StepOutcome::Failed), now));
+    assert_eq!(
+        machine.step(stop(Some(0), false), now),
+        [Action::Save, stop_containers(0)],
+        "there is no job to cancel"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn teardown_resumes_at_the_step_that_failed() {
+    let steps = [Step::StopSandboxes, Step::Confirm, Step::Volumes, Step::Sandboxes, Step::Logs, Step::Checkpoint];
+    let (mut machine, _) = start();
+    let mut now = Instant::now();
+    let mut current = stop_containers(1);
+    assert!(machine.step(stop(Some(1), true), now).contains(&current));
+    for next in steps.into_iter().map(Some).chain([None]) {
+        assert_eq!(machine.step(Event::Stepped(StepOutcome::Failed), now), []);
+        now = machine.timer().unwrap();
+        assert_eq!(machine.step(Event::Timer, now), [current], "the same step again");
+        let actions = machine.step(Event::Stepped(StepOutcome::Done), now);
+        match next {
+            Some(next) => {
+                current = Action::Step(next);
+                assert!(actions.contains(&current), "{next:?} in {actions:?}");
+            }
+            None => assert_eq!(actions, [Action::End]),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_found_alive_is_stopped_again() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    drop(machine.step(stop(Some(7), false), now));
+    drop(done(&mut machine));
+    assert_eq!(done(&mut machine), [Action::Step(Step::Confirm)]);
+    assert_eq!(machine.step(Event::Stepped(StepOutcome::StillRunning), now), []);
+    assert_eq!(machine.step(Event::Timer, machine.timer().unwrap()), [stop_containers(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_ends_a_pod_as_failed() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    assert_eq!(machine.step(Event::Deadline, now)[0], Action::Cancel, "even while a sync runs");
+    assert_eq!(machine.lifecycle().cause(), Some(&Cause::Failed(FailureOverride::deadline_exceeded())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_agent_begins_the_stage_anew() {
+    let grace = Duration::from_secs(3);
+    let cause = Cause::Stopped;
+    let saved = SavedLifecycle::Terminating { cause: cause.clone(), grace, then: Then::Keep };
+    assert_eq!(Machine::start(pod(), saved).1, [stop_containers(3)]);
+    let saved = SavedLifecycle::Terminated { cause: cause.clone(), then: Then::Remove };
+    assert_eq!(Machine::start(pod(), saved).1, [Action::Step(Step::Volumes)]);
+    assert_eq!(Machine::start(pod(), SavedLifecycle::Finished { cause }).1, []);
+}
+
+/// The model knows four things: how far the Pod is, how many jobs run, the least grace so far, and the time.
+#[derive(Debug)]
+struct Model {
+    stage: u8,
+    job: Option<Action>,
+    grace: Option<Duration>,
+}
+
+fn rank(lifecycle: &Lifecycle) -> u8 {
+    match lifecycle {
+        Lifecycle::Syncing(_) => 0,
+        Lifecycle::Terminating { .. } => 1,
+        Lifecycle::Terminated { .. } => 2,
+        Lifecycle::Finished { .. } => 3,
+        Lifecycle::Removing { .. } => 4,
+        Lifecycle::Removed => 5,
+    }
+}
+
+impl Model {
+    fn check(&mut self, machine: &Machine, actions: &[Action]) {
+        let stage = rank(machine.lifecycle());
+        assert!(stage >= self.stage, "stages are never left backwards");
+        for action in actions {
+            match action {
+                Action::Cancel => assert!(self.job.take().is_some(), "only a job that runs can be cancelled"),
+                Action::Sync(_) | Action::Step(_) => {
+                    assert_eq!(self.job.replace(*action), None, "one job at a time");
+                    if let Action::Sync(_) = action {
+                        assert_eq!(stage, 0, "no sync after the Pod must stop");
+                    }
+                    if let Action::Step(Step::StopContainers { grace }) = action {
+                        assert!(self.grace.is_none_or(|before| *grace <= before), "grace only shrinks");
+                        self.grace = Some(*grace);
+                    }
+                }
+                Action::Save | Action::Publish => {}
+                Action::End => assert_eq!((stage, self.job), (5, None)),
+            }
+        }
+        self.stage = stage;
+        let at_rest = matches!(machine.lifecycle(), Lifecycle::Finished { .. } | Lifecycle::Removed);
+        assert_eq!(
+            u8::from(self.job.is_some()) + u8::from(machine.timer().is_some()),
+            u8::from(!at_rest),
+            "a Pod that is not at rest either works or has a time when it goes on: {machine:?}"
+        );
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Input {
+    Changed,
+    Timer,
+    Deadline,
+    Stop(Option<u64>, bool),
+    JobDone(u8),
+    Pass(u64),
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        3 => Just(Input::Changed),
+        3 => Just(Input::Timer),
+        1 => Just(Input::Deadline),
+        1 => (prop::option::of(0_u64..40), any::<bool>()).prop_map(|(g, r)| Input::Stop(g, r)),
+        6 => (0_u8..8).prop_map(Input::JobDone),
+        2 => (0_u64..100_000).prop_map(Input::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_history_agrees_with_the_model(inputs in prop::collection::vec(input(), 1..80)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let mut now = Instant::now();
+            let (mut machine, actions) = start();
+            let mut model = Model { stage: 0, job: None, grace: None };
+            model.check(&machine, &actions);
+            for input in inputs {
+                let event = match input {
+                    Input::Changed => Event::Changed,
+                    Input::Timer => {
+                        let Some(timer) = machine.timer() else { continue };
+                        now = now.max(timer);
+                        Event::Timer
+                    }
+                    Input::Deadline => Event::Deadline,
+                    Input::Stop(grace, remove) => stop(grace, remove),
+                    Input::Pass(ms) => {
+                        now += Duration::from_millis(ms);
+                        Event::Timer
+                    }
+                    Input::JobDone(how) => match model.job.take() {
+                        None => continue,
+                        Some(Action::Sync(_)) => Event::Synced(match how {
+                            0..=2 => SyncOutcome::Settled,
+                            3 => SyncOutcome::Terminal,
+                            4 => SyncOutcome::BackOff(Duration::from_secs(20)),
+                            5 => SyncOutcome::NetworkNotReady,
+                            6 => SyncOutcome::DeadlineExceeded,
+                            _ => SyncOutcome::Failed,
+                        }),
+                        Some(_) => Event::Stepped(match how {
+                            0..=4 => StepOutcome::Done,
+                            5 => StepOutcome::StillRunning,
+                            _ => StepOutcome::Failed,
+                        }),
+                    },
+                };
+                let actions = machine.step(event, now);
+                model.check(&machine, &actions);
+            }
+        });
+    }
+}

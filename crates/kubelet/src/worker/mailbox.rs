@@ -1,0 +1,84 @@
+//! What others want a worker to know. Coalesces, so it can't overflow and no sender ever waits.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::machine::Event;
+use crate::StopRequest;
+
+#[derive(Debug, Default)]
+struct Letters {
+    changed: bool,
+    stops: VecDeque<StopRequest>,
+}
+
+/// The mailbox of one worker.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    letters: Mutex<Letters>,
+    wake: Notify,
+}
+
+impl Mailbox {
+    fn add(&self, change: impl FnOnce(&mut Letters)) {
+        change(&mut self.letters.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_one();
+    }
+
+    /// The runtime changed something.
+    pub fn changed(&self) {
+        self.add(|letters| letters.changed = true);
+    }
+
+    /// The Pod is to stop. Requests are not merged, because the order of grace periods matters; the same one twice
+    /// is one.
+    pub fn stop(&self, request: StopRequest) {
+        self.add(|letters| {
+            if letters.stops.back() != Some(&request) {
+                letters.stops.push_back(request);
+            }
+        });
+    }
+
+    /// The next letter; stops before news. Cancel-safe: a dropped call takes none.
+    pub async fn next(&self) -> Event {
+        loop {
+            {
+                let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(request) = letters.stops.pop_front() {
+                    return Event::Stop(request);
+                }
+                if std::mem::take(&mut letters.changed) {
+                    return Event::Changed;
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn letters_coalesce_and_stops_come_first_in_order() {
+        let mailbox = Mailbox::default();
+        let stop = |seconds| StopRequest { grace: Some(Duration::from_secs(seconds)), remove: false };
+        for _ in 0..1000 {
+            mailbox.changed();
+        }
+        for seconds in [9, 9, 3] {
+            mailbox.stop(stop(seconds));
+        }
+        assert_eq!(mailbox.next().await, Event::Stop(stop(9)));
+        assert_eq!(mailbox.next().await, Event::Stop(stop(3)));
+        assert_eq!(mailbox.next().await, Event::Changed);
+        assert!(tokio::time::timeout(Duration::from_millis(1), mailbox.next()).await.is_err());
+        mailbox.changed();
+        assert_eq!(mailbox.next().await, Event::Changed);
+    }
+}

@@ -1,0 +1,206 @@
+//! A whole kubelet core on fakes: the scripted runtime, checkpoints in memory, a host that needs no disk.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use minke_core::fake::FakeRuntime;
+use minke_core::identity::{PodKey, PodUid};
+use minke_core::runtime::{
+    ContainerConfig, ContainerSecurity, ContainerStatus, LinuxResources, NamespaceMode, NamespaceOptions,
+    PodRuntimeStatus, SandboxConfig, SeccompProfile,
+};
+use minke_kubelet::checkpoint::MemoryCheckpoints;
+use minke_kubelet::pleg::PlegConfig;
+use minke_kubelet::sync::{ConfigError, ContainerRequest, HostError, PodHost, Recorder};
+use minke_kubelet::{AdmitAll, DesiredPod, Kubelet, KubeletConfig, PodReport, PodStage, Ports};
+use serde_json::{Value, json};
+
+/// A host without volumes that counts what is left on it.
+#[derive(Debug, Default)]
+pub(crate) struct PlainHost {
+    pub(crate) set_up: AtomicUsize,
+    pub(crate) torn_down: AtomicUsize,
+}
+
+#[async_trait]
+impl PodHost for PlainHost {
+    async fn set_up(&self, _desired: &DesiredPod) -> Result<(), HostError> {
+        self.set_up.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn sandbox_config(&self, desired: &DesiredPod, attempt: u32) -> Result<SandboxConfig, ConfigError> {
+        let host_network = desired.pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false);
+        let network = if host_network { NamespaceMode::Node } else { NamespaceMode::Pod };
+        Ok(SandboxConfig {
+            pod: PodKey::of(&desired.pod).unwrap(),
+            attempt,
+            hostname: "host".to_owned(),
+            log_directory: PathBuf::from("/logs"),
+            dns: None,
+            port_mappings: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            cgroup_parent: "/minke".to_owned(),
+            resources: LinuxResources::default(),
+            sysctls: BTreeMap::new(),
+            namespaces: NamespaceOptions { network, ..NamespaceOptions::default() },
+            privileged: false,
+            seccomp: SeccompProfile::RuntimeDefault,
+            runtime_handler: String::new(),
+        })
+    }
+
+    async fn container_config(&self, request: ContainerRequest<'_>) -> Result<ContainerConfig, ConfigError> {
+        Ok(ContainerConfig {
+            name: request.container.name.clone(),
+            attempt: request.attempt,
+            image: request.image.id.clone(),
+            image_name: request.container.image.clone().unwrap_or_default(),
+            command: Vec::new(),
+            args: Vec::new(),
+            working_dir: None,
+            env: Vec::new(),
+            mounts: Vec::new(),
+            devices: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            log_path: PathBuf::from(format!("{}/{}.log", request.container.name, request.attempt)),
+            stdin: false,
+            stdin_once: false,
+            tty: false,
+            resources: LinuxResources::default(),
+            security: ContainerSecurity::default(),
+            stop_signal: None,
+        })
+    }
+
+    async fn termination_message(&self, _pod: &Pod, _status: &ContainerStatus) -> Option<String> {
+        None
+    }
+
+    async fn tear_down(&self, _uid: &PodUid) -> Result<(), HostError> {
+        self.torn_down.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn remove_logs(&self, _key: &PodKey) -> Result<(), HostError> {
+        Ok(())
+    }
+
+    async fn rotate_logs(&self, _status: &PodRuntimeStatus) {}
+}
+
+/// One machine: it outlives agents.
+pub(crate) struct Bed {
+    pub(crate) runtime: FakeRuntime,
+    pub(crate) checkpoints: MemoryCheckpoints,
+    pub(crate) host: Arc<PlainHost>,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self { runtime: FakeRuntime::new(), checkpoints: MemoryCheckpoints::default(), host: Arc::default() }
+    }
+
+    pub(crate) fn config() -> KubeletConfig {
+        KubeletConfig {
+            node_name: "node".to_owned(),
+            state_directory: PathBuf::from("/state"),
+            log_directory: PathBuf::from("/logs"),
+            cgroup_root: "/minke".to_owned(),
+            relist_period: Duration::from_secs(1),
+            log_max_bytes: 1 << 20,
+            log_max_files: 5,
+            max_pods: 1000,
+        }
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        Ports {
+            checkpoints: Arc::new(self.checkpoints.clone()),
+            host: self.host.clone(),
+            admit: Arc::new(AdmitAll),
+            recorder: Recorder::new(4096),
+            host_ips: vec!["192.0.2.7".parse().unwrap()],
+            pleg: PlegConfig::default(),
+        }
+    }
+
+    /// Starts an agent.
+    pub(crate) async fn kubelet(&self) -> Kubelet {
+        let (runtime, clock) = (Arc::new(self.runtime.clone()), Arc::new(self.runtime.clock()));
+        Kubelet::start_with(Self::config(), runtime, clock, self.ports()).await.unwrap()
+    }
+}
+
+pub(crate) fn uid(name: &str) -> PodUid {
+    PodUid::new(format!("uid-{name}")).unwrap()
+}
+
+/// A Pod with this spec (containers without an image get one).
+pub(crate) fn pod(name: &str, mut spec: Value) -> DesiredPod {
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert(json!("image:1"));
+        }
+    }
+    spec.as_object_mut().unwrap().entry("terminationGracePeriodSeconds").or_insert(json!(30));
+    let object = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": uid(name).as_str()},
+        "spec": spec,
+    });
+    DesiredPod { pod: Arc::new(serde_json::from_value(object).unwrap()), objects: Arc::default() }
+}
+
+/// A Pod with one container and this restart policy.
+pub(crate) fn simple(name: &str, policy: &str) -> DesiredPod {
+    pod(name, json!({"restartPolicy": policy, "containers": [{"name": "main"}]}))
+}
+
+pub(crate) fn phase(report: &PodReport) -> &str {
+    report.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
+}
+
+/// Waits until this holds of the Pod's report.
+pub(crate) async fn until(kubelet: &Kubelet, uid: &PodUid, what: &str, done: impl Fn(&PodReport) -> bool) -> PodReport {
+    let wait = async {
+        let mut changes = kubelet.subscribe();
+        loop {
+            if let Some(report) = kubelet.report(uid).filter(|r| done(r)) {
+                return report;
+            }
+            changes.next().await;
+        }
+    };
+    match tokio::time::timeout(Duration::from_secs(600), wait).await {
+        Ok(report) => report,
+        Err(_) => panic!("{what} never came true: {:#?}", kubelet.report(uid)),
+    }
+}
+
+pub(crate) async fn until_phase(kubelet: &Kubelet, uid: &PodUid, wanted: &str) -> PodReport {
+    until(kubelet, uid, wanted, |r| phase(r) == wanted).await
+}
+
+pub(crate) async fn until_stage(kubelet: &Kubelet, uid: &PodUid, wanted: PodStage) -> PodReport {
+    until(kubelet, uid, &format!("{wanted:?}"), |r| r.stage == wanted).await
+}
+
+/// Waits until the Pod is forgotten.
+pub(crate) async fn until_gone(kubelet: &Kubelet, uid: &PodUid) {
+    let wait = async {
+        let mut changes = kubelet.subscribe();
+        while kubelet.report(uid).is_some() {
+            changes.next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), wait).await.expect("the pod is forgotten");
+}

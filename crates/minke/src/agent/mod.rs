@@ -1,0 +1,219 @@
+//! The agent: the process that holds the kubelet core over the embedded runtime and supervises Pods.
+//!
+//! ```text
+//! lock the state directory ─► open the runtime, adopt what runs ─► listen ─► ready ─► serve ─► end
+//!                                                                                      │
+//!                     told to (signal, Shutdown), or started on demand and idle ◄──────┘
+//! ```
+//!
+//! It ends without touching Pods: their shims go on, and the next agent adopts them. [`lock`] keeps it the only one
+//! of its state directory, [`mod@idle`] says when one that was started on demand has nothing left to do, [`connection`]
+//! serves one client.
+
+mod connection;
+mod core;
+mod idle;
+mod listener;
+pub(crate) mod lock;
+mod ready;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_kubelet::Kubelet;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::idle::Idle;
+use self::listener::Listener;
+use self::lock::{Lock, LockError};
+use crate::place::Place;
+use crate::protocol::Identity;
+
+pub(crate) use self::core::{CoreError, open_runtime, settings};
+pub(crate) use ready::{Readiness, Ready};
+
+/// Clients get so long to take their last messages when the agent ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How this agent was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// By an operator or a service manager: stays until told otherwise.
+    Service,
+    /// The same, in the place of one that was told to end a moment ago.
+    Replacement,
+    /// By a command that needed it: ends when nobody does.
+    OnDemand,
+}
+
+/// The agent can't run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AgentError {
+    /// A directory can't be made.
+    #[error("can't make the directory {path}")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is an agent already, or the lock file is unusable.
+    #[error("this state directory has an agent already")]
+    Lock(#[source] LockError),
+    /// The runtime or the kubelet core can't start.
+    #[error("the agent can't start")]
+    Core(#[source] CoreError),
+    /// The socket can't be made.
+    #[error("can't listen on {path}")]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Signals can't be watched.
+    #[error("can't watch for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    kubelet: Kubelet,
+    identity: Identity,
+    clients: watch::Sender<usize>,
+    ending: CancellationToken,
+}
+
+/// Runs an agent until it ends. `ready` is told once commands can connect.
+pub(crate) async fn run(place: &Place, mode: Mode, ready: &mut Readiness) -> Result<(), AgentError> {
+    for directory in [&place.state, &place.run, &place.logs] {
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, if *directory == place.logs { 0o755 } else { 0o700 });
+        builder
+            .recursive(true)
+            .create(directory)
+            .map_err(|source| AgentError::Directory { path: directory.clone(), source })?;
+    }
+    let _lock = match mode {
+        Mode::Service => Lock::try_take(&place.agent_lock()),
+        // Whoever starts one of these has seen none answer, so a holder of the lock is about to end.
+        Mode::Replacement | Mode::OnDemand => lock::wait_bounded(place.agent_lock()).await,
+    }
+    .map_err(AgentError::Lock)?;
+    let kubelet = core::start(place).await.map_err(AgentError::Core)?;
+    serve(place, mode, ready, kubelet).await
+}
+
+/// Serves commands until the agent ends.
+async fn serve(place: &Place, mode: Mode, ready: &mut Readiness, kubelet: Kubelet) -> Result<(), AgentError> {
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt()]
+        .map(|kind| signal(kind).map_err(AgentError::Signals))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    let listener =
+        Listener::bind(&place.socket()).map_err(|source| AgentError::Listen { path: place.socket(), source })?;
+    let shared = Arc::new(Shared {
+        kubelet: kubelet.clone(),
+        identity: Identity::own(),
+        clients: watch::Sender::new(0),
+        ending: CancellationToken::new(),
+    });
+    tracing::info!(state = %place.state.display(), pods = kubelet.reports().len(), "the agent is ready");
+    ready.tell(&Ready::Listening);
+
+    let connections = TaskTracker::new();
+    let accept = accept(&listener, &shared, &connections);
+    let told = async {
+        let [terminate, interrupt] = signals.as_mut_slice() else { return std::future::pending().await };
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = shared.ending.cancelled() => "asked to",
+        }
+    };
+    let reason = tokio::select! {
+        never = accept => match never {},
+        reason = told => reason,
+        () = idle(&shared), if mode == Mode::OnDemand => "nothing to supervise",
+    };
+    tracing::info!(reason, "the agent ends; pods stay as they are");
+    // Nobody new: a command that connected but was not greeted finds the socket gone and starts the next agent.
+    drop(listener);
+    shared.ending.cancel();
+    connections.close();
+    if tokio::time::timeout(LAST_WORDS, connections.wait()).await.is_err() {
+        tracing::warn!(clients = connections.len(), "clients did not take their last messages");
+    }
+    kubelet.shutdown().await;
+    Ok(())
+}
+
+async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &TaskTracker) -> std::convert::Infallible {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                let guard = ClientGuard::new(shared);
+                let shared = shared.clone();
+                connections.spawn(async move {
+                    connection::serve(stream, &shared).await;
+                    drop(guard);
+                });
+            }
+            // Out of file descriptors, most likely; accepting again at once would spin.
+            Err(error) => {
+                tracing::warn!(%error, "can't accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Counts a client as long as it lives.
+struct ClientGuard(Arc<Shared>);
+
+impl ClientGuard {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.clients.send_modify(|n| *n += 1);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for ClientGuard {
+    fn drop(&mut self) {
+        self.0.clients.send_modify(|n| *n -= 1);
+    }
+}
+
+/// Returns when nobody has needed the agent for a while.
+async fn idle(shared: &Shared) {
+    let mut clients = shared.clients.subscribe();
+    let mut pods = shared.kubelet.subscribe();
+    let mut idle = Idle::Needed;
+    loop {
+        let now = Instant::now();
+        let count = *clients.borrow_and_update();
+        idle = idle.step(count, !shared.kubelet.is_idle(), now);
+        // Whether Pods are live is not told, only their changes are; so it is looked at again every now and then.
+        let wake = idle.deadline().unwrap_or(now + idle::LINGER);
+        tokio::select! {
+            () = tokio::time::sleep_until(wake) => {
+                if idle.is_over(Instant::now()) && shared.kubelet.is_idle() {
+                    return;
+                }
+            }
+            _ = clients.changed() => {}
+            _ = pods.next() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The command line: parses it, sets up logging and the async runtime, and hands over to the subcommand.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::client::Client;
+use crate::cmd;
+use crate::exit::{Failure, Outcome};
+use crate::logging;
+use crate::place::{Place, PlaceArgs};
+
+/// Run Kubernetes Pods on one machine, with nothing else installed
+#[derive(Debug, Parser)]
+#[command(name = "minke", version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 goal reached, 1 a container failed, 2 bad usage or manifest, 3 timeout, \
+                        4 rejected, 5 runtime or system error, 128+n interrupted by signal n.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// What to log on standard error, as a level (error, warn, info, debug, trace) or a tracing filter
+    #[arg(long, global = true, value_name = "LEVEL", env = "MINKE_LOG", help_heading = "Instance")]
+    log_level: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(cmd::run::RunArgs),
+    Ps(cmd::ps::PsArgs),
+    Logs(cmd::logs::LogsArgs),
+    Stop(cmd::stop::StopArgs),
+    Rm(cmd::rm::RmArgs),
+    Inspect(cmd::inspect::InspectArgs),
+    /// Pull, import, list and remove images
+    #[command(subcommand)]
+    Image(cmd::image::ImageCommand),
+    Agent(cmd::agent::AgentArgs),
+    Completion(cmd::completion::CompletionArgs),
+    /// Say which version this is, and which the agent has
+    Version,
+}
+
+impl Command {
+    /// What is logged unless told otherwise: an agent's log is read afterwards, a command's while it runs.
+    fn default_level(&self) -> &'static str {
+        match self {
+            Self::Agent(_) => "info",
+            Self::Run(_)
+            | Self::Ps(_)
+            | Self::Logs(_)
+            | Self::Stop(_)
+            | Self::Rm(_)
+            | Self::Inspect(_)
+            | Self::Image(_)
+            | Self::Completion(_)
+            | Self::Version => "warn",
+        }
+    }
+}
+
+/// Runs the program.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = start(&cli);
+    let exit = match outcome {
+        Ok(exit) => exit,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit
+        }
+    };
+    exit.into()
+}
+
+fn start(cli: &Cli) -> Outcome {
+    logging::init(cli.log_level.as_deref().unwrap_or(cli.command.default_level())).map_err(Failure::usage)?;
+    let place = Place::resolve(&cli.place).map_err(|e| Failure::usage(minke_core::runtime::error_chain(&e)))?;
+    // ring is the only provider compiled in; an error means that it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match &cli.command {
+        // Two threads, so that one long step never keeps the other Pods waiting; more would only cost memory.
+        Command::Agent(_) => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        _ => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+    };
+    let runtime = runtime.map_err(|e| Failure::system(format!("can't start the async runtime: {e}")))?;
+    let client = Client::new(place, cli.log_level.as_deref().unwrap_or("info"));
+    let outcome = runtime.block_on(dispatch(&cli.command, &client));
+    // A thread that waits for a lock or for standard input must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn dispatch(command: &Command, client: &Client) -> Outcome {
+    match command {
+        Command::Run(args) => cmd::run::run(args, client).await,
+        Command::Ps(args) => cmd::ps::run(args, client).await,
+        Command::Logs(args) => cmd::logs::run(args, client).await,
+        Command::Stop(args) => cmd::stop::run(args, client).await,
+        Command::Rm(args) => cmd::rm::run(args, client).await,
+        Command::Inspect(args) => cmd::inspect::run(args, client).await,
+        Command::Image(command) => cmd::image::run(command, client).await,
+        Command::Agent(args) => cmd::agent::run(args, client).await,
+        Command::Completion(args) => cmd::completion::run(args),
+        Command::Version => cmd::version::run(client).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_mistakes_end_with_2() {
+        for arguments in [
+            &["minke", "run"][..],
+            &["minke", "run", "x", "--until", "never"],
+            &["minke", "run", "x", "--timeout", "soon"],
+            &["minke", "run", "x", "--kubelet-compat", "--foreground"],
+            &["minke", "stop"],
+            &["minke", "rm", "web", "--all"],
+            &["minke", "logs", "web", "--previous", "--follow"],
+            &["minke", "nope"],
+        ] {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            assert_eq!(error.exit_code(), i32::from(Exit::Usage.code()), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn the_instance_can_be_named_before_or_after_the_subcommand() {
+        for arguments in [["minke", "--state-dir", "/s", "ps"], ["minke", "ps", "--state-dir", "/s"]] {
+            let cli = Cli::try_parse_from(arguments).unwrap();
+            assert_eq!(cli.place.state_dir.unwrap(), std::path::Path::new("/s"));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! One connection to the agent: requests and their answers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use minke_core::identity::PodUid;
+use minke_kubelet::PodReport;
+use tokio::net::UnixStream;
+
+use crate::exit::Failure;
+use crate::protocol::{Channel, ChannelError, Identity, Reply, Request};
+
+/// The agent answers a greeting at once, or it is stuck.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// A request that was not answered as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    /// The connection failed.
+    #[error("the agent can't be asked to {what}")]
+    Channel {
+        /// The request.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: ChannelError,
+    },
+    /// The agent refused.
+    #[error("the agent can't {what}: {message}")]
+    Refused {
+        /// The request.
+        what: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// The agent gave an answer that does not fit the question.
+    #[error("the agent answers a request to {what} with something else; it may be another version")]
+    Unexpected {
+        /// The request.
+        what: &'static str,
+    },
+    /// The agent does not know the Pod.
+    #[error("the agent knows no pod with uid {0}")]
+    UnknownPod(PodUid),
+}
+
+impl RequestError {
+    /// Whether the agent may simply be gone.
+    pub(crate) fn is_disconnect(&self) -> bool {
+        matches!(self, Self::Channel { source, .. } if source.is_disconnect())
+    }
+
+    fn unexpected(what: &'static str, reply: Reply) -> Self {
+        match reply {
+            Reply::Error(message) => Self::Refused { what, message },
+            Reply::UnknownPod(uid) => Self::UnknownPod(uid),
+            Reply::Hello(_)
+            | Reply::Admissions(_)
+            | Reply::Reports(_)
+            | Reply::Change(_)
+            | Reply::Removed(_)
+            | Reply::Progress(_)
+            | Reply::Done => Self::Unexpected { what },
+        }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        Self::from_error(&error)
+    }
+}
+
+/// A greeted connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    channel: Channel,
+}
+
+impl Connection {
+    pub(super) async fn greet(stream: UnixStream, own: &Identity) -> Result<(Self, Identity), RequestError> {
+        let mut connection = Self { channel: Channel::new(stream) };
+        let hello = Request::Hello(own.clone());
+        let ask = connection.ask("greet", &hello);
+        let timed_out = |_| RequestError::Refused { what: "greet", message: "no answer in time".to_owned() };
+        match tokio::time::timeout(GREETING, ask).await.map_err(timed_out)?? {
+            Reply::Hello(identity) => Ok((connection, identity)),
+            other => Err(RequestError::unexpected("greet", other)),
+        }
+    }
+
+    async fn ask(&mut self, what: &'static str, request: &Request) -> Result<Reply, RequestError> {
+        let failed = |source| RequestError::Channel { what, source };
+        self.channel.send(request).await.map_err(failed)?;
+        self.channel.receive().await.map_err(failed)
+    }
+
+    /// All Pods.
+    pub(crate) async fn list(&mut self) -> Result<Vec<PodReport>, RequestError> {
+        match self.ask("list pods", &Request::List).await? {
+            Reply::Reports(reports) => Ok(reports),
+            other => Err(RequestError::unexpected("list pods", other)),
+        }
+    }
+
+    /// Begins to stop a Pod, and to forget it if `remove`.
+    pub(crate) async fn stop(
+        &mut self,
+        uid: &PodUid,
+        grace: Option<Duration>,
+        remove: bool,
+    ) -> Result<(), RequestError> {
+        let grace_ms = grace.map(|g| u64::try_from(g.as_millis()).unwrap_or(u64::MAX));
+        match self.ask("stop a pod", &Request::Stop { uid: uid.clone(), grace_ms, remove }).await? {
+            Reply::Done => Ok(()),
+            other => Err(RequestError::unexpected("stop a pod", other)),
+        }
+    }
+
+    /// Ends the agent; returns when it has closed the connection.
+    pub(crate) async fn shutdown(mut self) -> Result<(), RequestError> {
+        match self.ask("end", &Request::Shutdown).await? {
+            Reply::Done => {}
+            other => return Err(RequestError::unexpected("end", other)),
+        }
+        match self.channel.receive::<Reply>().await {
+            Err(error) if error.is_disconnect() => Ok(()),
+            Ok(_) | Err(_) => Err(RequestError::Unexpected { what: "end" }),
+        }
+    }
+
+    /// Sends without waiting for the answer, and takes in meanwhile what comes. Not cancel-safe.
+    pub(super) async fn send(&mut self, request: &Request, received: &mut VecDeque<Reply>) -> Result<(), RequestError> {
+        let failed = |source| RequestError::Channel { what: "send a request", source };
+        self.channel.send_and_receive(request, received).await.map_err(failed)
+    }
+
+    pub(super) async fn begin_watch(&mut self, uids: Option<Vec<PodUid>>) -> Result<Vec<PodReport>, RequestError> {
+        match self.ask("watch pods", &Request::Watch { uids }).await? {
+            Reply::Reports(reports) => Ok(reports),
+            other => Err(RequestError::unexpected("watch pods", other)),
+        }
+    }
+
+    /// The next message of a watch. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Reply, RequestError> {
+        self.channel.receive().await.map_err(|source| RequestError::Channel { what: "watch pods", source })
+    }
+}

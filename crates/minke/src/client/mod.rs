@@ -1,0 +1,185 @@
+//! The commands' side of the agent's socket.
+//!
+//! [`Client::connect`] finds the agent of a state directory or starts one ([`start`]), greets it and gives a
+//! [`Connection`]. [`Watch`] is a stream of changes that outlives agents: when one is killed, it starts or finds
+//! the next and goes on from a fresh list.
+
+mod connection;
+mod start;
+mod watch;
+
+use std::io;
+use std::path::PathBuf;
+
+use minke_core::runtime::error_chain;
+use tokio::net::UnixStream;
+
+pub(crate) use connection::{Connection, RequestError};
+pub(crate) use start::StartError;
+pub(crate) use watch::{Update, Watch};
+
+use crate::exit::Failure;
+use crate::place::Place;
+use crate::protocol::{Identity, Skew};
+
+/// An agent that ends just as a command connects is found gone; this many times in a row is not chance.
+const ATTEMPTS: usize = 5;
+
+/// How to reach the agent of one state directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    place: Place,
+    log_level: String,
+    identity: Identity,
+}
+
+/// The agent can't be reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The socket is there and can't be used.
+    #[error("can't connect to the agent at {path}")]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// No agent can be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The agent speaks another protocol.
+    #[error("the agent (process {pid}) is version {agent} and can't talk to this command, version {command}")]
+    Incompatible {
+        /// The agent's process.
+        pid: u32,
+        /// Its version.
+        agent: String,
+        /// Ours.
+        command: String,
+    },
+    /// Every agent that was reached went away before it answered.
+    #[error("the agent at {path} ends before it answers, again and again")]
+    NoAnswer {
+        /// The socket.
+        path: PathBuf,
+    },
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let failure = Self::from_error(&error);
+        match &error {
+            ConnectError::Socket { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                failure.hint("the agent belongs to another user; run this as root, for example with sudo")
+            }
+            ConnectError::Socket { .. } => failure,
+            ConnectError::Start(error) => match error.hint() {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            },
+            ConnectError::Incompatible { .. } => failure.hint(
+                "`minke agent --replace --background` puts this version in its place; Pods keep running meanwhile",
+            ),
+            ConnectError::NoAnswer { .. } => failure.hint("look into agent.log in the state directory"),
+        }
+    }
+}
+
+impl Client {
+    /// A client for this instance; agents that it starts log at this level.
+    pub(crate) fn new(place: Place, log_level: impl Into<String>) -> Self {
+        Self { place, log_level: log_level.into(), identity: Identity::own() }
+    }
+
+    /// The instance.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Connects to the agent, starting one if none answers.
+    pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
+        let mut failed = ConnectError::NoAnswer { path: self.place.socket() };
+        for _ in 0..ATTEMPTS {
+            if let Some(connection) = self.connect_running().await? {
+                return Ok(connection);
+            }
+            match start::start(&self.place, &self.log_level).await {
+                Ok(()) => {}
+                Err(error) if error.may_pass() => failed = error.into(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(failed)
+    }
+
+    /// Asks the agent something that can be asked again: if the agent goes away meanwhile, the next one is asked.
+    /// Starts one if none answers.
+    pub(crate) async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&mut Connection) -> Result<T, RequestError>,
+    ) -> Result<T, Failure> {
+        for _ in 1..ATTEMPTS {
+            match question(&mut self.connect().await?).await {
+                Err(error) if error.is_disconnect() => {
+                    tracing::debug!(error = %error_chain(&error), "the agent went away; asking the next");
+                }
+                answer => return Ok(answer?),
+            }
+        }
+        Ok(question(&mut self.connect().await?).await?)
+    }
+
+    /// Connects to the agent if one answers.
+    pub(crate) async fn connect_running(&self) -> Result<Option<Connection>, ConnectError> {
+        let Some((connection, agent)) = self.greet_running().await? else { return Ok(None) };
+        match agent.skew(&self.identity) {
+            Skew::None => {}
+            Skew::Different => tracing::warn!(
+                agent = agent.version,
+                command = self.identity.version,
+                "the agent (process {}) is another build of minke; `minke agent --replace --background` takes over",
+                agent.pid
+            ),
+            Skew::Incompatible => {
+                return Err(ConnectError::Incompatible {
+                    pid: agent.pid,
+                    agent: agent.version,
+                    command: self.identity.version.clone(),
+                });
+            }
+        }
+        Ok(Some(connection))
+    }
+
+    /// Connects to the agent if one answers, whatever its version.
+    pub(crate) async fn greet_running(&self) -> Result<Option<(Connection, Identity)>, ConnectError> {
+        let path = self.place.socket();
+        let stream = match UnixStream::connect(&path).await {
+            Ok(stream) => stream,
+            Err(error) if nobody_listens(&error) => return Ok(None),
+            Err(source) => return Err(ConnectError::Socket { path, source }),
+        };
+        match Connection::greet(stream, &self.identity).await {
+            Ok(greeted) => Ok(Some(greeted)),
+            Err(error) => {
+                tracing::debug!(error = %error_chain(&error), "the agent went away before it answered");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the state directory may hold Pods. Without any, there is nothing to start an agent for.
+    pub(crate) fn may_have_pods(&self) -> bool {
+        match std::fs::read_dir(self.place.state.join("pods")) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Whether there is no agent. A reset is one that closed its socket while the connection waited to be accepted.
+fn nobody_listens(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset)
+}

@@ -1,0 +1,20 @@
+//! Minke: run Kubernetes Pods on one machine.
+
+mod agent;
+mod cli;
+mod client;
+mod cmd;
+mod durations;
+mod exit;
+mod goal;
+mod logging;
+mod logs;
+mod output;
+mod place;
+mod protocol;
+mod select;
+
+fn main() -> std::process::ExitCode {
+    // Shims and helpers are this program again; they must not have a second thread when they begin.
+    minke_oci::reexec().unwrap_or_else(cli::main)
+}

@@ -1,0 +1,14 @@
+//! The real program on real containers: root and Debian's busybox-static are all it needs. Each test has a state, run
+//! and log directory of its own, and so an agent, a bridge and a cgroup of its own; what can't run here says so.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test program")]
+
+mod adoption;
+mod chaos;
+mod commands;
+mod compat;
+mod examples;
+mod failures;
+mod interrupts;
+mod running;
+mod support;

@@ -1,0 +1,235 @@
+//! One cgroup: its directories, its limits, its processes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use minke_core::runtime::LinuxResources;
+
+use super::bpf;
+use super::plan::{self, DeviceRule};
+use super::{CgroupError, Hierarchies};
+
+/// One path in all hierarchies of the machine, for example `/minke/burstable/pod<uid>/<container>`.
+#[derive(Debug, Clone)]
+pub(crate) struct Cgroup<'a> {
+    hierarchies: &'a Hierarchies,
+    /// Relative: `minke/…`.
+    path: PathBuf,
+}
+
+impl<'a> Cgroup<'a> {
+    /// The cgroup at this path; a leading slash means nothing. Touches nothing.
+    #[must_use]
+    pub(crate) fn new(hierarchies: &'a Hierarchies, path: &str) -> Self {
+        let path = Path::new(path).components().filter(|c| matches!(c, std::path::Component::Normal(_))).collect();
+        Self { hierarchies, path }
+    }
+
+    pub(super) fn hierarchies(&self) -> &Hierarchies {
+        self.hierarchies
+    }
+
+    /// Its directory in the hierarchy of one controller.
+    pub(super) fn dir(&self, controller: &str) -> Option<PathBuf> {
+        match self.hierarchies {
+            Hierarchies::V1 { .. } => self.hierarchies.v1_mount(controller).map(|m| m.join(&self.path)),
+            Hierarchies::V2 { mount, .. } => Some(mount.join(&self.path)),
+        }
+    }
+
+    /// Its directories in all hierarchies.
+    #[must_use]
+    pub(crate) fn dirs(&self) -> Vec<PathBuf> {
+        self.hierarchies.mounts().into_iter().map(|m| m.join(&self.path)).collect()
+    }
+
+    /// Makes it with its parents and sets limits. Idempotent.
+    ///
+    /// # Errors
+    /// A controller is missing, the hierarchy is read-only, or the kernel refuses a value.
+    pub(crate) fn create(&self, limits: &LinuxResources) -> Result<(), CgroupError> {
+        let writes = plan::limits(self.hierarchies, limits)?;
+        self.make_directories()?;
+        for write in writes {
+            let Some(dir) = self.dir(write.controller) else { continue };
+            let file = dir.join(&write.file);
+            match fs::write(&file, &write.value) {
+                Ok(()) => {}
+                Err(e) if write.optional && e.kind() == io::ErrorKind::NotFound => {}
+                // Without swap accounting the kernel has the file and refuses it.
+                Err(e) if write.optional && e.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(source) => return Err(CgroupError::Write { path: file, value: write.value, source }),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_directories(&self) -> Result<(), CgroupError> {
+        match self.hierarchies {
+            Hierarchies::V1 { .. } => {
+                let cpuset = self.hierarchies.v1_mount("cpuset");
+                for mount in self.hierarchies.mounts() {
+                    if Some(mount) == cpuset {
+                        make_cpuset(mount, &self.path)?;
+                    } else {
+                        make(&mount.join(&self.path))?;
+                    }
+                }
+                Ok(())
+            }
+            Hierarchies::V2 { mount, controllers } => make_delegated(mount, &self.path, controllers),
+        }
+    }
+
+    /// Allows these devices and forbids all others.
+    ///
+    /// # Errors
+    /// The filter can't be installed; the container must not start then.
+    pub(crate) fn restrict_devices(&self, rules: &[DeviceRule]) -> Result<(), CgroupError> {
+        match self.hierarchies {
+            Hierarchies::V1 { .. } => {
+                let dir = self.dir("devices").ok_or(CgroupError::NoController {
+                    controller: "devices",
+                    limit: "keeping containers from the machine's devices",
+                })?;
+                let write = |file: &str, value: String| {
+                    let path = dir.join(file);
+                    fs::write(&path, &value).map_err(|source| CgroupError::Write { path, value, source })
+                };
+                write("devices.deny", "a".to_owned())?;
+                rules.iter().try_for_each(|rule| write("devices.allow", rule.v1_line()))
+            }
+            Hierarchies::V2 { mount, .. } => bpf::restrict(&mount.join(&self.path), rules),
+        }
+    }
+
+    /// Moves the calling thread, which must be its process's only one, into it. Only on version 1, where a thread
+    /// that moves itself spares the machine a wait for all its other processes (10 ms of every creation).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn join(&self) -> Result<(), CgroupError> {
+        for dir in self.dirs() {
+            let path = dir.join("tasks");
+            fs::write(&path, "0").map_err(|source| CgroupError::Write { path, value: "0".to_owned(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Its processes, those of its children included.
+    #[must_use]
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        // Any one hierarchy of version 1 will do; freezer and pids exist almost everywhere.
+        let dir = ["freezer", "pids", "memory", "devices"].iter().find_map(|c| self.dir(c));
+        let dir = dir.or_else(|| self.dirs().into_iter().next());
+        let mut pids = Vec::new();
+        if let Some(dir) = dir {
+            collect_pids(&dir, &mut pids);
+        }
+        pids
+    }
+
+    /// How many of its processes the kernel killed for want of memory.
+    #[must_use]
+    pub(crate) fn oom_kills(&self) -> u64 {
+        let file = match self.hierarchies {
+            Hierarchies::V1 { .. } => "memory.oom_control",
+            Hierarchies::V2 { .. } => "memory.events",
+        };
+        let text = self.dir("memory").and_then(|dir| fs::read_to_string(dir.join(file)).ok()).unwrap_or_default();
+        text.lines().find_map(|l| l.strip_prefix("oom_kill ")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Removes it and its children in all hierarchies. Idempotent. Its processes must have ended.
+    ///
+    /// # Errors
+    /// A process still runs in it.
+    pub(crate) fn remove(&self) -> Result<(), CgroupError> {
+        self.dirs().iter().try_for_each(|dir| remove_tree(dir))
+    }
+
+    /// Removes parents that are empty now, up to the first path component. Others may be using them, so nothing is
+    /// an error.
+    pub(crate) fn prune_parents(&self) {
+        for mount in self.hierarchies.mounts() {
+            let mut path = self.path.as_path();
+            while let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+                if fs::remove_dir(mount.join(parent)).is_err() {
+                    break;
+                }
+                path = parent;
+            }
+        }
+    }
+}
+
+fn make(dir: &Path) -> Result<(), CgroupError> {
+    fs::create_dir_all(dir).map_err(|source| match source.raw_os_error() {
+        Some(libc::EROFS | libc::EACCES | libc::EPERM) => CgroupError::ReadOnly { path: dir.to_owned(), source },
+        _ => CgroupError::Io { action: "make", path: dir.to_owned(), source },
+    })
+}
+
+/// A cpuset takes no process before its CPUs and memory nodes are set; a new one inherits its parent's.
+fn make_cpuset(mount: &Path, path: &Path) -> Result<(), CgroupError> {
+    let mut dir = mount.to_owned();
+    for component in path.components() {
+        let parent = dir.clone();
+        dir.push(component);
+        make(&dir)?;
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let (from, to) = (parent.join(file), dir.join(file));
+            if fs::read_to_string(&to).is_ok_and(|v| !v.trim().is_empty()) {
+                continue;
+            }
+            let read = |e| CgroupError::Io { action: "read", path: from.clone(), source: e };
+            let value = fs::read_to_string(&from).map_err(read)?.trim().to_owned();
+            fs::write(&to, &value).map_err(|source| CgroupError::Write { path: to, value, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// On version 2 each ancestor must pass its controllers on. One that can't (threaded, or with processes) leaves its
+/// children without; the limits that need it then fail with the file's name.
+fn make_delegated(mount: &Path, path: &Path, controllers: &[String]) -> Result<(), CgroupError> {
+    let mut dir = mount.to_owned();
+    for component in path.components() {
+        for controller in controllers {
+            let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
+        }
+        dir.push(component);
+        make(&dir)?;
+    }
+    Ok(())
+}
+
+fn collect_pids(dir: &Path, into: &mut Vec<i32>) {
+    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    into.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|p| *p > 0));
+    for child in children(dir) {
+        collect_pids(&child, into);
+    }
+}
+
+pub(super) fn children(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries.filter_map(Result::ok).filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+}
+
+fn remove_tree(dir: &Path) -> Result<(), CgroupError> {
+    match fs::remove_dir(dir) {
+        Ok(()) => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
+    for child in children(dir) {
+        remove_tree(&child)?;
+    }
+    match fs::remove_dir(dir) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(CgroupError::Io { action: "remove", path: dir.to_owned(), source }),
+    }
+}

@@ -1,0 +1,16 @@
+//! Helpers of Minke's tests and demo that need no other tool on the machine: images made in memory
+//! ([`ImageBuilder`], [`busybox_image`]), a registry on loopback with faults on demand ([`Registry`]), and state
+//! directories that clean up after themselves ([`TempState`]).
+
+mod archive;
+mod busybox;
+mod image;
+mod layer;
+pub mod registry;
+mod state;
+
+pub use busybox::{BUSYBOX, busybox_image};
+pub use image::{Blob, Compression, Image, ImageBuilder, ImageIndex, Platform};
+pub use layer::{Entry, EntryKind, Layer};
+pub use registry::Registry;
+pub use state::TempState;
