@@ -43,6 +43,12 @@ pub enum Op {
     RemoveImage,
     /// `image_fs_info`.
     ImageFsInfo,
+    /// `exec_sync`.
+    ExecSync,
+    /// `exec`.
+    Exec,
+    /// `pod_usage`.
+    PodUsage,
 }
 
 impl Op {
@@ -67,6 +73,9 @@ impl Op {
             Self::ListImages => "list images",
             Self::RemoveImage => "remove image",
             Self::ImageFsInfo => "image fs info",
+            Self::ExecSync => "exec sync",
+            Self::Exec => "exec",
+            Self::PodUsage => "pod usage",
         }
     }
 
@@ -80,7 +89,8 @@ impl Op {
             | Self::ListContainers
             | Self::ImageStatus
             | Self::ListImages
-            | Self::ImageFsInfo => true,
+            | Self::ImageFsInfo
+            | Self::PodUsage => true,
             Self::RunSandbox
             | Self::StopSandbox
             | Self::RemoveSandbox
@@ -90,7 +100,9 @@ impl Op {
             | Self::RemoveContainer
             | Self::ReopenLog
             | Self::PullImage
-            | Self::RemoveImage => false,
+            | Self::RemoveImage
+            | Self::ExecSync
+            | Self::Exec => false,
         }
     }
 }

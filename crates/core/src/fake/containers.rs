@@ -129,7 +129,7 @@ impl World {
 }
 
 impl FakeRuntime {
-    fn container_call(&self, op: Op, id: &ContainerId, number: u64) -> Call {
+    pub(super) fn container_call(&self, op: Op, id: &ContainerId, number: u64) -> Call {
         let world = self.world();
         let container = world.containers.get(id);
         Call {

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::calls::{Call, Fault, FaultAction};
 use super::clock::FakeClock;
 use super::events::{EventPlan, Subscriber};
+use super::exec::ExecHook;
 use super::life::{Ending, Life};
 use crate::identity::PodUid;
 use crate::runtime::{
-    ContainerConfig, ContainerId, ContainerState, Credential, Exit, ExitCode, ImageStatus, RuntimeEvent,
+    CgroupUsage, ContainerConfig, ContainerId, ContainerState, Credential, Exit, ExitCode, ImageStatus, RuntimeEvent,
     RuntimeEventKind, SandboxConfig, SandboxId, SandboxState,
 };
 
@@ -60,6 +61,9 @@ pub(super) struct World {
     pub(super) lives: HashMap<(Option<PodUid>, String), Vec<Life>>,
     pub(super) faults: Vec<Fault>,
     pub(super) hook: Option<FaultHook>,
+    pub(super) exec_hook: Option<ExecHook>,
+    /// What containers use, and the size of their writable layers, by Pod and name.
+    pub(super) usage: HashMap<(PodUid, String), (CgroupUsage, u64)>,
     pub(super) plan: EventPlan,
     pub(super) events_supported: bool,
     pub(super) subscribers: HashMap<u64, Subscriber>,
@@ -80,6 +84,8 @@ impl World {
             lives: HashMap::new(),
             faults: Vec::new(),
             hook: None,
+            exec_hook: None,
+            usage: HashMap::new(),
             plan: EventPlan::faithful(),
             events_supported: true,
             subscribers: HashMap::new(),

@@ -1,7 +1,7 @@
 //! The Runtime port: what the kubelet core asks of a container runtime.
 //!
 //! Modelled on the nouns of CRI v1 (sandbox, container, image, event), so that a CRI adapter is thin and the
-//! embedded runtime is honest. Four narrow traits; [`Runtime`] is all of them together.
+//! embedded runtime is honest. Six narrow traits; [`Runtime`] is all of them together.
 //!
 //! Contract, for every implementation:
 //! - **Idempotent**: stopping what is stopped and removing what is gone succeed. Creating twice makes two; callers
@@ -15,21 +15,31 @@
 mod container;
 mod error;
 mod event;
+mod exec;
 mod image;
 pub mod labels;
 mod pod;
 mod sandbox;
 mod security;
+mod stats;
 
 pub use container::*;
 pub use error::*;
 pub use event::*;
+pub use exec::*;
 pub use image::*;
 pub use pod::*;
 pub use sandbox::*;
 pub use security::*;
+pub use stats::*;
 
-/// A whole runtime. Implemented by everything that implements the four parts.
-pub trait Runtime: SandboxService + ContainerService + ImageService + EventService {}
+/// A whole runtime. Implemented by everything that implements the six parts.
+pub trait Runtime:
+    SandboxService + ContainerService + ImageService + EventService + ExecService + StatsService
+{
+}
 
-impl<T: SandboxService + ContainerService + ImageService + EventService> Runtime for T {}
+impl<T> Runtime for T where
+    T: SandboxService + ContainerService + ImageService + EventService + ExecService + StatsService
+{
+}

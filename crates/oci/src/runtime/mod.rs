@@ -16,6 +16,7 @@ mod destroy;
 mod embedded;
 mod error;
 mod events;
+mod exec;
 mod files;
 mod host;
 mod images;
@@ -24,6 +25,7 @@ mod record;
 mod recover;
 mod sandboxes;
 mod state;
+mod stats;
 mod stop;
 
 pub use config::EmbeddedConfig;
