@@ -481,6 +481,38 @@ fn the_reference_plugins_connect_a_pod_and_leave_nothing() {
     assert!(ask_tcp(&world.outside, &format!("{MACHINE}:8080")).is_err());
 }
 
+#[test]
+fn a_bridge_from_a_crash_before_its_mark_is_removed_and_a_strangers_is_not() {
+    let Some(world) = World::new("a_bridge_from_a_crash_before_its_mark_is_removed_and_a_strangers_is_not") else {
+        return;
+    };
+    let pod = Pod::new("web");
+    let unmark = |bridge: &'static str| {
+        world.machine.with_links(move |links| async move {
+            let unmarked = rtnetlink::LinkUnspec::new_with_name(bridge).alias("").build();
+            links.link().set(unmarked).execute().await.unwrap();
+        });
+    };
+    let network = world.open();
+    pod.attach(&network);
+    drop(network);
+    unmark("minke0");
+    block_on(world.open().recover(&HashSet::new())).unwrap();
+    assert_eq!(world.traces(), [""; 0]);
+
+    // The same with another hardware address: not the one that we would have made.
+    let network = world.open();
+    pod.attach(&network);
+    drop(network);
+    unmark("minke0");
+    world.machine.with_links(|links| async move {
+        let theirs = rtnetlink::LinkUnspec::new_with_name("minke0").address(vec![2, 0, 0, 0, 0, 1]).build();
+        links.link().set(theirs).execute().await.unwrap();
+    });
+    block_on(world.open().recover(&HashSet::new())).unwrap();
+    assert_eq!(world.traces(), ["interface minke0"]);
+}
+
 const CHILD_STATE: &str = "MINKE_TEST_NETWORK_STATE";
 
 /// Not a test: the process that [`kill_9_at_any_moment_leaves_nothing_after_recovery`] kills.

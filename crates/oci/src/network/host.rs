@@ -147,13 +147,13 @@ impl Host {
         state.take();
         let Some(instance) = self.instance()? else { return Ok(()) };
         self.nat.delete(&table(&instance)).await.map_err(nat_failed)?;
+        // The instances of a machine share what they changed of it; the last one puts it back.
+        let _machine = lock::acquire(&self.config.machine_lock).await?;
         if let Some(link) = self.links.find(&instance.bridge).await?
-            && self.is_ours(&link)
+            && (self.is_ours(&link) || is_unmarked(&link, &instance))
         {
             self.reaper.remove(&instance.bridge).await?;
         }
-        // The instances of a machine share what they changed of it; the last one puts it back.
-        let _machine = lock::acquire(&self.config.machine_lock).await?;
         if !self.links.bridges().await?.iter().any(|link| link.alias.as_deref().is_some_and(is_mark)) {
             self.sysctls.restore()?;
         }
@@ -255,7 +255,9 @@ impl Host {
             Some(instance) => self.links.find(&instance.bridge).await?,
             None => None,
         };
-        let own_index = own_link.as_ref().filter(|link| link.bridge && link.alias.is_none()).map(|link| link.index);
+        let own_index = own_link
+            .filter(|link| ours.as_ref().is_some_and(|instance| is_unmarked(link, instance)))
+            .map(|link| link.index);
         let mut relevant = Vec::new();
         for route in routes {
             let live = match route.link {
@@ -389,6 +391,13 @@ impl Host {
             None => Ok(DEFAULT_MTU),
         }
     }
+}
+
+/// Whether this is the instance's bridge from a crash before its mark was set. The kernel takes no alias when it makes a
+/// link, but it takes the hardware address, which follows from the subnet.
+fn is_unmarked(link: &Link, instance: &Instance) -> bool {
+    let primary = instance.subnets.gateway().list().first().copied();
+    link.bridge && link.alias.is_none() && primary.is_some_and(|p| link.address == hardware_address(p))
 }
 
 fn translations_of(record: &Record) -> Vec<Translation> {

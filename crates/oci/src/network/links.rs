@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub(super) index: u32,
     pub(super) name: String,
     pub(super) alias: Option<String>,
+    /// Its hardware address.
+    pub(super) address: Vec<u8>,
     pub(super) mtu: u32,
     pub(super) up: bool,
     pub(super) bridge: bool,
@@ -227,6 +229,7 @@ impl From<&LinkMessage> for Link {
             mtu: 0,
             up: message.header.flags.contains(LinkFlags::Up),
             bridge: false,
+            address: Vec::new(),
             controller: None,
         };
         for attribute in &message.attributes {
@@ -234,6 +237,7 @@ impl From<&LinkMessage> for Link {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                LinkAttribute::Address(address) => link.address.clone_from(address),
                 LinkAttribute::Controller(index) => link.controller = Some(*index),
                 LinkAttribute::LinkInfo(infos) => {
                     link.bridge = infos.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Bridge)));
