@@ -117,10 +117,37 @@ pub struct StopRequest {
     pub remove: bool,
 }
 
+/// The machine needs a Pod's place: it is stopped, fails with this reason and stays to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    /// `Evicted`, `Preempting`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Instead of the Pod's own grace period; it can only shrink what was allowed before. Zero kills at once.
+    pub grace: Option<Duration>,
+}
+
 /// There is no such Pod here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no pod with uid {0}")]
 pub struct UnknownPod(pub PodUid);
+
+/// A Pod that was to be stopped and waited for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KillError {
+    /// There is none.
+    #[error(transparent)]
+    Unknown(#[from] UnknownPod),
+    /// Its containers run longer than their grace allows. It is still being stopped.
+    #[error("pod {pod} still runs {} s after it was told to stop", bound.as_secs())]
+    ExceededGracePeriod {
+        /// Which.
+        pod: PodUid,
+        /// How long it was waited for.
+        bound: Duration,
+    },
+}
 
 /// A change that a subscriber is told of. Changes of one Pod coalesce: the newest report wins, nothing is lost.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,13 +24,14 @@ use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
 use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
 use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle};
-use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest, UnknownPod};
+use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest};
 
 mod admit;
 mod housekeeping;
 mod hub;
 mod orphans;
 mod sink;
+mod stop;
 
 use admit::MachineAdmission;
 pub use admit::{Admit, AdmitAll};
@@ -318,17 +319,6 @@ impl Kubelet {
         let Some(handle) = self.shared.workers.registry.get(uid) else { return true };
         handle.mailbox.stop(StopRequest { grace: None, remove: true });
         timeout(REMOVAL_TIMEOUT, handle.ended()).await.is_ok()
-    }
-
-    /// Stops a Pod, and forgets it afterwards if the request says so. Returns at once; reports tell the rest. The
-    /// request outlives this agent from the moment that the Pod is reported as [`PodStage::Terminating`].
-    ///
-    /// # Errors
-    /// [`UnknownPod`].
-    pub fn stop(&self, uid: &PodUid, request: StopRequest) -> Result<(), UnknownPod> {
-        let handle = self.shared.workers.registry.get(uid).ok_or_else(|| UnknownPod(uid.clone()))?;
-        handle.mailbox.stop(request);
-        Ok(())
     }
 
     /// A Pod as it is.

@@ -19,7 +19,7 @@ mod termination;
 pub use compute::compute;
 pub use input::*;
 pub use phase::{Phase, phase};
-pub use publish::{finalize, publishable};
+pub use publish::{disrupted, finalize, publishable};
 pub use restart::*;
 pub use termination::*;
 

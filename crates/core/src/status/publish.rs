@@ -1,9 +1,10 @@
 //! What may be said of a Pod, given what was said before.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::containers::{terminated_state, unknown};
+use super::containers::{api_time, terminated_state, unknown};
 use super::phase::{Phase, has_initialized};
 use super::{RestartPolicy, may_restart};
 use crate::resources::is_sidecar;
@@ -68,6 +69,25 @@ pub fn finalize(pod: &Pod, status: &PodStatus, is_static: bool) -> PodStatus {
         not_ready(&mut status, phase);
     }
     status
+}
+
+/// Adds to the last status of a Pod that the machine needed its place. Upstream says so only together with the terminal
+/// phase: before that, nobody may count on the Pod to be gone.
+pub fn disrupted(status: &mut PodStatus, message: &str, now: Timestamp) {
+    const KIND: &str = "DisruptionTarget";
+    let conditions = status.conditions.get_or_insert_default();
+    if conditions.iter().any(|c| c.type_ == KIND && c.status == "True") {
+        return;
+    }
+    conditions.retain(|c| c.type_ != KIND);
+    conditions.push(PodCondition {
+        type_: KIND.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("TerminationByKubelet".to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(api_time(now)),
+        ..PodCondition::default()
+    });
 }
 
 fn close(status: &mut ContainerStatus) {

@@ -57,6 +57,7 @@ impl EventSink for Dispatcher {
     }
 
     fn listed(&self, pods: &[PodUid]) {
+        self.registry.set_synced();
         for uid in pods.iter().filter(|uid| self.registry.get(uid).is_none()) {
             self.unknown.add(uid);
         }

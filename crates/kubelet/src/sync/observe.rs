@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodStatus;
 use minke_core::runtime::{PodRuntimeStatus, SandboxState};
-use minke_core::status::{FailureOverride, Phase, StatusInput, compute, finalize, publishable};
+use minke_core::status::{Phase, StatusInput, compute, disrupted, finalize, publishable};
 
 use super::{SharedMemory, SyncContext};
 use crate::DesiredPod;
+use crate::worker::lifecycle::Cause;
 
 /// How far the Pod is, as its status sees it.
 #[derive(Debug, Clone, Copy)]
 pub enum Outlook<'a> {
     /// It is kept.
     Going,
-    /// It is being stopped; perhaps because it failed as a whole.
-    Ending(Option<&'a FailureOverride>),
+    /// It is being stopped, for this reason.
+    Ending(Option<&'a Cause>),
     /// Nothing of it runs, nothing will.
-    Ended(Option<&'a FailureOverride>),
+    Ended(Option<&'a Cause>),
 }
 
 /// A status as it was computed, and as it was published.
@@ -59,11 +60,12 @@ pub fn compute_now(
     let now = ctx.clock.now();
     let mut memory = memory.lock();
     memory.prune(runtime);
-    let (failure, ended) = match outlook {
+    let (cause, ended) = match outlook {
         Outlook::Going => (None, false),
-        Outlook::Ending(failure) => (failure, false),
-        Outlook::Ended(failure) => (failure, true),
+        Outlook::Ending(cause) => (cause, false),
+        Outlook::Ended(cause) => (cause, true),
     };
+    let failure = cause.and_then(Cause::failure);
     // A Pod that was stopped because it failed has failed, whatever its containers made of the stop signal.
     let failed = failure.filter(|_| ended).map(|failure| {
         let mut status = memory.status.as_deref().cloned().unwrap_or_default();
@@ -90,6 +92,9 @@ pub fn compute_now(
     let mut published = publishable(&desired.pod, computed.clone(), memory.status.as_deref(), may_still_run);
     if ended {
         published = finalize(&desired.pod, &published, false);
+        if let Some(failure) = failure.filter(|_| cause.is_some_and(Cause::is_eviction)) {
+            disrupted(&mut published, &failure.message, now);
+        }
     }
 
     if memory.timings.sandbox_at.is_none() && runtime.has_ready_sandbox() {

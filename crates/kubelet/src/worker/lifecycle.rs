@@ -15,8 +15,27 @@ pub enum Cause {
     Stopped,
     /// Its containers have ended, and none is to be started again.
     Completed,
-    /// It failed as a whole: past its deadline, rejected, evicted.
+    /// It failed as a whole: past its deadline, rejected.
     Failed(FailureOverride),
+    /// The machine needs its place: evicted, preempted. Its volumes go as soon as nothing runs.
+    Evicted(FailureOverride),
+}
+
+impl Cause {
+    /// What its status says instead of what its containers made of the stop signal.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FailureOverride> {
+        match self {
+            Self::Failed(failure) | Self::Evicted(failure) => Some(failure),
+            Self::Stopped | Self::Completed => None,
+        }
+    }
+
+    /// Whether the Pod was disrupted by the machine.
+    #[must_use]
+    pub fn is_eviction(&self) -> bool {
+        matches!(self, Self::Evicted(_))
+    }
 }
 
 /// What happens to a Pod that has finished.

@@ -23,7 +23,7 @@ use super::lifecycle::{
     Cause, Lifecycle, Mode, Removing, SavedLifecycle, Step, Syncing, Terminated, Terminating, Then, Turn,
 };
 use super::requeue::{Requeue, requeue_delay, spread};
-use crate::StopRequest;
+use crate::{Eviction, StopRequest};
 
 /// What a sync came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum StepOutcome {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The runtime changed something.
     Changed,
@@ -64,6 +64,8 @@ pub enum Event {
     Deadline,
     /// Someone wants the Pod stopped, or removed.
     Stop(StopRequest),
+    /// The machine needs the Pod's place.
+    Evict(Eviction),
     /// The sync ended.
     Synced(SyncOutcome),
     /// The step ended.
@@ -150,6 +152,7 @@ impl Machine {
     pub fn step(&mut self, event: Event, now: Instant) -> Vec<Action> {
         match event {
             Event::Stop(request) => self.stop(request),
+            Event::Evict(eviction) => self.evict(eviction),
             Event::Deadline => match self.lifecycle {
                 Lifecycle::Syncing(_) => {
                     self.end(Cause::Failed(FailureOverride::deadline_exceeded()), None, Then::Keep)
@@ -193,6 +196,30 @@ impl Machine {
             }
             Lifecycle::Finished { .. } if request.remove => self.remove(),
             Lifecycle::Finished { .. } | Lifecycle::Removing { .. } | Lifecycle::Removed => vec![],
+        }
+    }
+
+    /// Like a stop that says how the Pod ends. A Pod that had ended or failed by itself before stays so.
+    fn evict(&mut self, eviction: Eviction) -> Vec<Action> {
+        let Eviction { reason, message, grace } = eviction;
+        let evicted = Cause::Evicted(FailureOverride { reason, message });
+        match &mut self.lifecycle {
+            Lifecycle::Syncing(_) => self.end(evicted, grace, Then::Keep),
+            Lifecycle::Terminating { cause, .. } => {
+                let changed = *cause == Cause::Stopped;
+                if changed {
+                    *cause = evicted;
+                }
+                let mut actions = self.stop(StopRequest { grace, remove: false });
+                if changed && !actions.contains(&Action::Save) {
+                    actions.push(Action::Save);
+                }
+                actions
+            }
+            Lifecycle::Terminated { .. }
+            | Lifecycle::Finished { .. }
+            | Lifecycle::Removing { .. }
+            | Lifecycle::Removed => vec![],
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use super::machine::Event;
-use crate::StopRequest;
+use crate::{Eviction, StopRequest};
 
 #[derive(Debug, Default)]
 struct Letters {
     changed: bool,
-    stops: VecDeque<StopRequest>,
+    /// [`Event::Stop`] and [`Event::Evict`].
+    ends: VecDeque<Event>,
 }
 
 /// The mailbox of one worker.
@@ -35,9 +36,18 @@ impl Mailbox {
     /// The Pod is to stop. Requests are not merged, because the order of grace periods matters; the same one twice
     /// is one.
     pub fn stop(&self, request: StopRequest) {
+        self.end(Event::Stop(request));
+    }
+
+    /// The Pod is to make room.
+    pub fn evict(&self, eviction: Eviction) {
+        self.end(Event::Evict(eviction));
+    }
+
+    fn end(&self, event: Event) {
         self.add(|letters| {
-            if letters.stops.back() != Some(&request) {
-                letters.stops.push_back(request);
+            if letters.ends.back() != Some(&event) {
+                letters.ends.push_back(event);
             }
         });
     }
@@ -47,8 +57,8 @@ impl Mailbox {
         loop {
             {
                 let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(request) = letters.stops.pop_front() {
-                    return Event::Stop(request);
+                if let Some(end) = letters.ends.pop_front() {
+                    return end;
                 }
                 if std::mem::take(&mut letters.changed) {
                     return Event::Changed;

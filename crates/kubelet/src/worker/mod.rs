@@ -7,6 +7,7 @@ pub mod grace;
 pub mod lifecycle;
 pub mod machine;
 pub mod mailbox;
+pub mod questions;
 mod registry;
 pub mod requeue;
 mod steps;

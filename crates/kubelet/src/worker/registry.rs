@@ -1,12 +1,15 @@
 //! The workers by uid, and what may be asked of them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minke_core::identity::{PodKey, PodUid};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::mailbox::Mailbox;
+use super::questions::{Answers, PodFacts};
 use crate::PodStage;
 
 /// A worker, seen from outside. Cheap to clone.
@@ -14,23 +17,38 @@ use crate::PodStage;
 pub(crate) struct WorkerHandle {
     pub(crate) key: PodKey,
     pub(crate) mailbox: Arc<Mailbox>,
-    stage: Arc<Mutex<PodStage>>,
+    facts: Arc<watch::Sender<PodFacts>>,
     ended: CancellationToken,
 }
 
 impl WorkerHandle {
     pub(crate) fn new(key: &PodKey) -> Self {
-        let (mailbox, stage) = (Arc::default(), Arc::new(Mutex::new(PodStage::Syncing)));
-        Self { key: key.clone(), mailbox, stage, ended: CancellationToken::new() }
+        let facts = Arc::new(watch::Sender::new(PodFacts::new()));
+        Self { key: key.clone(), mailbox: Arc::default(), facts, ended: CancellationToken::new() }
     }
 
     /// Where the Pod is, by its worker's word.
     pub(crate) fn stage(&self) -> PodStage {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts().stage
     }
 
-    pub(super) fn set_stage(&self, stage: PodStage) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    /// What its worker says of the Pod.
+    pub(crate) fn facts(&self) -> PodFacts {
+        *self.facts.borrow()
+    }
+
+    pub(super) fn set_facts(&self, facts: PodFacts) {
+        self.facts.send_if_modified(|before| std::mem::replace(before, facts) != facts);
+    }
+
+    /// Returns when nothing of the Pod runs any more, nor will. Cancel-safe.
+    pub(crate) async fn stopped(&self) {
+        let mut facts = self.facts.subscribe();
+        tokio::select! {
+            // The sender lives in this handle, so this can't fail.
+            _ = facts.wait_for(|facts| matches!(facts.stage, PodStage::Terminated | PodStage::Finished)) => {}
+            () = self.ended() => {}
+        }
     }
 
     pub(super) fn end(&self) {
@@ -47,6 +65,8 @@ impl WorkerHandle {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     workers: Arc<Mutex<HashMap<PodUid, WorkerHandle>>>,
+    /// All Pods that the runtime has were seen once.
+    synced: Arc<AtomicBool>,
 }
 
 impl Registry {
@@ -64,6 +84,16 @@ impl Registry {
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<WorkerHandle> {
         self.lock().get(uid).cloned()
+    }
+
+    /// What may be told of a Pod, known or not.
+    pub(crate) fn answers(&self, uid: &PodUid) -> Answers {
+        Answers { known: self.get(uid).map(|h| h.facts()), synced: self.synced.load(Ordering::Relaxed) }
+    }
+
+    /// Everything that the runtime has was listed: from now on, a Pod without a worker is nobody's.
+    pub(crate) fn set_synced(&self) {
+        self.synced.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn all(&self) -> Vec<WorkerHandle> {

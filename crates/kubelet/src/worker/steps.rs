@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{ListFilter, RuntimeError, error_chain};
-use minke_core::status::FailureOverride;
 
 use super::WorkerContext;
 use super::lifecycle::{Cause, Step};
@@ -50,16 +49,9 @@ impl StepJob {
         StepOutcome::Failed
     }
 
-    fn failure(&self) -> Option<&FailureOverride> {
-        match self.cause.as_ref()? {
-            Cause::Failed(failure) => Some(failure),
-            Cause::Stopped | Cause::Completed => None,
-        }
-    }
-
     async fn stop_containers(&self, grace: std::time::Duration) -> Result<(), String> {
         let runtime = self.read().await?;
-        observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ending(self.failure())).await;
+        observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ending(self.cause.as_ref())).await;
         stop_pod(&self.ctx.sync, &self.key, Some(&self.desired), &runtime, grace).await
     }
 
@@ -81,7 +73,7 @@ impl StepJob {
             self.failed(Step::Confirm, "a container runs although it was stopped".to_owned());
             return StepOutcome::StillRunning;
         }
-        observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ended(self.failure())).await;
+        observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ended(self.cause.as_ref())).await;
         StepOutcome::Done
     }
 

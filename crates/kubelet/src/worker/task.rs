@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::lifecycle::{Lifecycle, Mode, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
 use super::mailbox::Mailbox;
+use super::questions::PodFacts;
 use super::steps::StepJob;
 use super::{NewPod, WorkerContext, WorkerHandle};
 use crate::cache::Stamp;
@@ -140,6 +141,7 @@ impl Worker {
                 }
             }
         }
+        self.handle.set_facts(PodFacts::of(self.machine.lifecycle()));
         false
     }
 
@@ -149,7 +151,7 @@ impl Worker {
 
     pub(super) fn publish(&self) {
         self.ctx.hub.publish(&self.key.uid, self.report());
-        self.handle.set_stage(self.machine.lifecycle().stage());
+        self.handle.set_facts(PodFacts::of(self.machine.lifecycle()));
     }
 
     fn sync(&self, mode: Mode) -> Job {

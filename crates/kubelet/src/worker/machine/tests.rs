@@ -80,7 +80,7 @@ async fn update_pod_does_not_forget_sync_pod_kill() {
     let actions = machine.step(stop(Some(5), false), now);
     assert_eq!(actions, [Action::Cancel, Action::Save, Action::Publish, stop_containers(5)]);
     for event in [Event::Changed, Event::Timer, Event::Deadline, Event::Synced(SyncOutcome::Settled)] {
-        assert_eq!(machine.step(event, now), [], "{event:?} does not bring a stopped pod back");
+        assert_eq!(machine.step(event.clone(), now), [], "{event:?} does not bring a stopped pod back");
     }
     assert_eq!(machine.lifecycle().stage(), PodStage::Terminating);
 }
@@ -184,6 +184,41 @@ async fn a_new_agent_begins_the_stage_anew() {
     assert_eq!(Machine::start(pod(), SavedLifecycle::Finished { cause }).1, []);
 }
 
+fn evict(grace: Option<u64>) -> Event {
+    let (reason, message) = ("Evicted".to_owned(), "no room".to_owned());
+    Event::Evict(Eviction { reason, message, grace: grace.map(Duration::from_secs) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn update_pod_eviction_terminates() {
+    let evicted = Cause::Evicted(FailureOverride { reason: "Evicted".to_owned(), message: "no room".to_owned() });
+    let now = Instant::now();
+    let (mut machine, _) = start();
+    assert_eq!(machine.step(evict(Some(1)), now), [Action::Cancel, Action::Save, Action::Publish, stop_containers(1)]);
+    assert_eq!(machine.lifecycle().cause(), Some(&evicted));
+    assert_eq!(machine.step(evict(None), now), [], "once is enough");
+
+    let (mut machine, _) = start();
+    drop(machine.step(stop(Some(20), true), now));
+    let actions = machine.step(evict(Some(5)), now);
+    assert_eq!(actions, [Action::Cancel, Action::Save, stop_containers(5)], "an eviction shrinks the grace of a stop");
+    assert_eq!(machine.lifecycle().cause(), Some(&evicted), "and says how the Pod ends");
+    assert_eq!(machine.step(evict(Some(60)), now), []);
+
+    let (mut machine, _) = start();
+    drop(machine.step(stop(Some(20), false), now));
+    assert_eq!(machine.step(evict(Some(60)), now), [Action::Save], "only how it ends is new");
+
+    let (mut machine, _) = start();
+    drop(machine.step(Event::Synced(SyncOutcome::Terminal), now));
+    drop(machine.step(evict(Some(60)), now));
+    assert_eq!(machine.lifecycle().cause(), Some(&Cause::Completed), "what completed by itself was not evicted");
+    for _ in 0..3 {
+        drop(done(&mut machine));
+    }
+    assert_eq!(machine.step(evict(Some(0)), now), [], "nothing of it is left to evict");
+}
+
 /// The model knows four things: how far the Pod is, how many jobs run, the least grace so far, and the time.
 #[derive(Debug)]
 struct Model {
@@ -240,6 +275,7 @@ enum Input {
     Timer,
     Deadline,
     Stop(Option<u64>, bool),
+    Evict(Option<u64>),
     JobDone(u8),
     Pass(u64),
 }
@@ -250,6 +286,7 @@ fn input() -> impl Strategy<Value = Input> {
         3 => Just(Input::Timer),
         1 => Just(Input::Deadline),
         1 => (prop::option::of(0_u64..40), any::<bool>()).prop_map(|(g, r)| Input::Stop(g, r)),
+        1 => prop::option::of(0_u64..40).prop_map(Input::Evict),
         6 => (0_u8..8).prop_map(Input::JobDone),
         2 => (0_u64..100_000).prop_map(Input::Pass),
     ]
@@ -274,6 +311,7 @@ proptest! {
                     }
                     Input::Deadline => Event::Deadline,
                     Input::Stop(grace, remove) => stop(grace, remove),
+                    Input::Evict(grace) => evict(grace),
                     Input::Pass(ms) => {
                         now += Duration::from_millis(ms);
                         Event::Timer
