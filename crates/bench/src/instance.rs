@@ -76,6 +76,20 @@ impl Instance {
         process::run(self.command().args(["rm", "--force", "--all"])).map(drop)
     }
 
+    /// Waits until an agent that was started by hand answers.
+    pub(crate) fn wait_for_the_start(&self) -> Result<(), Failure> {
+        let socket = self.place.run().join("agent.sock");
+        crate::pods::runtime()?.block_on(async {
+            for _ in 0..1_000 {
+                if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(Failure::Unexpected("the agent does not answer 10 s after it was started".to_owned()))
+        })
+    }
+
     /// Waits until the agent has ended, as it does after its last Pod.
     pub(crate) fn wait_for_the_end(&self) -> Result<(), Failure> {
         let waiting = crate::pods::runtime()?;

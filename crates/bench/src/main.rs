@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p minke -p minke-bench
-//! target/release/minke-bench            all rows, about five minutes
+//! target/release/minke-bench            all rows, about fifteen minutes
 //! target/release/minke-bench --help     fewer runs, some rows only, another minke
 //! ```
 //! Needs root. Peers are what Debian has: `apt-get install podman runc crun containernetworking-plugins`; a row whose
@@ -13,6 +13,8 @@
 //! | pods | `minke run`, manifest → Running | `podman play kube` with runc |
 //! | container | create + start by the embedded runtime | `runc`, `crun`: create, then start |
 //! | memory | shims and agent with many idle Pods | budgets of the design |
+//! | exits | container exit → its status, by events | the same core, polling each second |
+//! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
 //!
 //! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
@@ -22,7 +24,9 @@
 //! and bridges are removed at the end.
 
 mod container;
+mod exits;
 mod failure;
+mod idle;
 mod instance;
 mod memory;
 mod podman;
@@ -34,6 +38,7 @@ mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use minke_core::runtime::error_chain;
@@ -60,6 +65,15 @@ struct Cli {
     /// Size of the unpacked layer in MiB
     #[arg(long, default_value_t = 192, value_name = "MIB")]
     layer: usize,
+    /// Containers that exit at once, 0 for none
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    exits: usize,
+    /// Numbers of idle Pods whose cost is measured
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 110, 500], value_name = "N")]
+    idle: Vec<usize>,
+    /// For how long idle Pods are measured, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    idle_span: u64,
     /// Already in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -80,6 +94,10 @@ enum Section {
     Container,
     /// Shims and agent with idle Pods
     Memory,
+    /// From the end of a container to its status
+    Exits,
+    /// The agent's cost with idle Pods
+    Idle,
     /// Unpacking a layer
     Unpack,
 }
@@ -144,6 +162,12 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     }
     if wanted(Section::Memory) {
         add(memory::measure(&minke, cli.idle_pods)?);
+    }
+    if wanted(Section::Exits) {
+        add(exits::measure(cli.runs, cli.exits)?);
+    }
+    if wanted(Section::Idle) {
+        add(idle::measure(&minke, &cli.idle, Duration::from_secs(cli.idle_span))?);
     }
     if wanted(Section::Unpack) {
         add(unpack::measure(&minke, cli.layer, cli.runs.min(5))?);

@@ -78,6 +78,16 @@ impl Process {
         found
     }
 
+    /// Processor time of all its threads so far, in nanoseconds; `None` when it has just ended.
+    pub(crate) fn cpu_nanos(&self) -> Option<u64> {
+        let tasks = fs::read_dir(self.directory.join("task")).ok()?;
+        let one = |task: fs::DirEntry| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Some(tasks.flatten().filter_map(one).sum())
+    }
+
     /// Proportional and resident size in KiB; `None` when it has just ended.
     pub(crate) fn sizes(&self) -> Option<Sizes> {
         let text = fs::read_to_string(self.directory.join("smaps_rollup")).ok()?;

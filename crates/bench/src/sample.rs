@@ -8,6 +8,8 @@ use std::time::Duration;
 pub(crate) enum Unit {
     Milliseconds,
     KibiBytes,
+    /// Of one core.
+    Percent,
 }
 
 /// Measurements of one thing; never empty.
@@ -39,18 +41,35 @@ impl Sample {
     }
 }
 
+impl Sample {
+    /// The value that this share of all does not exceed.
+    fn percentile(&self, share: f64) -> f64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+        let rank = (self.sorted.len() as f64 * share).ceil() as usize;
+        self.sorted[rank.clamp(1, self.sorted.len()) - 1]
+    }
+}
+
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (divisor, unit) = match self.unit {
             Unit::Milliseconds => (1.0, "ms"),
             Unit::KibiBytes => (1024.0, "MiB"),
+            Unit::Percent => (1.0, "%"),
         };
         let number = |value: f64| {
             let value = value / divisor;
-            if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+            match value {
+                _ if value < 1.0 => format!("{value:.2}"),
+                _ if value < 100.0 => format!("{value:.1}"),
+                _ => format!("{value:.0}"),
+            }
         };
         write!(f, "{} {unit}", number(self.median()))?;
-        if let [first, .., last] = self.sorted.as_slice() {
+        if self.sorted.len() >= 100 {
+            let [p99, last] = [self.percentile(0.99), self.percentile(1.0)].map(number);
+            write!(f, " (p99 {p99}, most {last}, n={})", self.sorted.len())?;
+        } else if let [first, .., last] = self.sorted.as_slice() {
             write!(f, " ({}–{}, n={})", number(*first), number(*last), self.sorted.len())?;
         }
         Ok(())
@@ -68,5 +87,12 @@ mod tests {
         assert_eq!(Sample::new(Unit::KibiBytes, vec![1024.0, 3072.0]).unwrap().median(), 2048.0);
         assert_eq!(Sample::new(Unit::KibiBytes, vec![1536.0]).unwrap().to_string(), "1.5 MiB");
         assert_eq!(Sample::new(Unit::Milliseconds, vec![]), None);
+    }
+
+    #[test]
+    fn many_measurements_are_told_by_their_ninety_ninth_percentile() {
+        let sample = Sample::new(Unit::Milliseconds, (1..=200).map(f64::from).collect()).unwrap();
+        assert_eq!(sample.to_string(), "101 ms (p99 198, most 200, n=200)");
+        assert_eq!(Sample::new(Unit::Percent, vec![0.123]).unwrap().to_string(), "0.12 %");
     }
 }

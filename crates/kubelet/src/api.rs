@@ -30,14 +30,47 @@ pub struct KubeletConfig {
     pub log_directory: PathBuf,
     /// Parent of all pod cgroups, `/minke`.
     pub cgroup_root: String,
-    /// Longest time between two full relists without a healthy event stream.
+    /// Gap between two full relists without a healthy event stream.
     pub relist_period: Duration,
+    /// How changes in the runtime are noticed.
+    pub relist_mode: RelistMode,
     /// Rotate a container's log at this size, in bytes.
     pub log_max_bytes: u64,
     /// Keep this many log files of a container, the current one included.
     pub log_max_files: u32,
     /// Most Pods at a time.
     pub max_pods: usize,
+}
+
+impl KubeletConfig {
+    /// The kubelet's defaults, for a machine of this name with these directories.
+    #[must_use]
+    pub fn new(node_name: impl Into<String>, state_directory: PathBuf, log_directory: PathBuf) -> Self {
+        Self {
+            node_name: node_name.into(),
+            state_directory,
+            log_directory,
+            cgroup_root: "/minke".to_owned(),
+            relist_period: Duration::from_secs(1),
+            relist_mode: RelistMode::default(),
+            log_max_bytes: 10 << 20,
+            log_max_files: 5,
+            // The kubelet's 110 is a recommendation for clusters; one machine's own limits come first here.
+            max_pods: 1000,
+        }
+    }
+}
+
+/// How changes in the runtime are noticed. A relist is the truth in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RelistMode {
+    /// A full relist each period, and of one Pod after an action of our own. The runtime's events are not read.
+    Generic,
+    /// The same, and events make their Pod be relisted at once.
+    Hinted,
+    /// Events, and full relists that slow down while their stream is healthy.
+    #[default]
+    Evented,
 }
 
 /// What became of a Pod that was applied, in the order given.

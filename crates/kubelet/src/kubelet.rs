@@ -98,7 +98,7 @@ impl Ports {
             admit: Arc::new(MachineAdmission { machine }),
             recorder,
             host_ips,
-            pleg: PlegConfig { relist_period: config.relist_period, ..PlegConfig::default() },
+            pleg: PlegConfig::new(config.relist_mode, config.relist_period),
         })
     }
 }

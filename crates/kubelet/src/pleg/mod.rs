@@ -41,6 +41,7 @@ pub use period::{Period, StreamState};
 pub use record::{Record, State};
 pub use stats::PlegStats;
 
+use crate::RelistMode;
 use crate::cache::CacheWriter;
 use hints::Hints;
 use stats::Counters;
@@ -48,6 +49,8 @@ use stats::Counters;
 /// How the PLEG works.
 #[derive(Debug, Clone)]
 pub struct PlegConfig {
+    /// Read the runtime's events.
+    pub use_events: bool,
     /// Gap between full relists without a healthy event stream.
     pub relist_period: Duration,
     /// Gap between full relists with one.
@@ -64,9 +67,23 @@ pub struct PlegConfig {
     pub concurrency: usize,
 }
 
+impl PlegConfig {
+    /// How it works in this mode with this gap between full relists.
+    #[must_use]
+    pub fn new(mode: RelistMode, relist_period: Duration) -> Self {
+        let config = Self { relist_period, ..Self::default() };
+        match mode {
+            RelistMode::Generic => Self { use_events: false, ..config },
+            RelistMode::Hinted => Self { slow_relist_period: relist_period, ..config },
+            RelistMode::Evented => config,
+        }
+    }
+}
+
 impl Default for PlegConfig {
     fn default() -> Self {
         Self {
+            use_events: true,
             relist_period: Duration::from_secs(1),
             slow_relist_period: Duration::from_secs(30),
             relist_threshold: Duration::from_secs(180),
@@ -108,8 +125,10 @@ impl Pleg {
         let hints = Arc::new(Hints::default());
         let counters = Arc::new(Counters::default());
         let pleg = Self { hints: hints.clone(), counters: counters.clone(), threshold: config.relist_threshold };
-        let stream = stream::StreamTask::new(runtime.clone(), hints.clone(), counters.clone());
-        tasks.spawn(cancel.clone().run_until_cancelled_owned(stream.run()));
+        if config.use_events {
+            let stream = stream::StreamTask::new(runtime.clone(), hints.clone(), counters.clone());
+            tasks.spawn(cancel.clone().run_until_cancelled_owned(stream.run()));
+        }
         let relister = relister::Relister::new(runtime, cache, sink, config, hints, counters);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(relister.run()));
         pleg

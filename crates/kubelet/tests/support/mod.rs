@@ -111,16 +111,7 @@ impl Bed {
     }
 
     pub(crate) fn config() -> KubeletConfig {
-        KubeletConfig {
-            node_name: "node".to_owned(),
-            state_directory: PathBuf::from("/state"),
-            log_directory: PathBuf::from("/logs"),
-            cgroup_root: "/minke".to_owned(),
-            relist_period: Duration::from_secs(1),
-            log_max_bytes: 1 << 20,
-            log_max_files: 5,
-            max_pods: 1000,
-        }
+        KubeletConfig { log_max_bytes: 1 << 20, ..KubeletConfig::new("node", "/state".into(), "/logs".into()) }
     }
 
     pub(crate) fn ports(&self) -> Ports {

@@ -1,23 +1,21 @@
 //! Puts the agent's parts together: the kubelet core over the embedded runtime.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::Runtime;
-use minke_kubelet::{Kubelet, KubeletConfig, StartError};
+use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError};
 use minke_oci::network::CniConfig;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime, OpenError};
 
 use crate::place::Place;
 
-/// The kubelet's default for a full relist without events.
-const RELIST_PERIOD: Duration = Duration::from_secs(1);
-/// The kubelet's defaults for container logs.
-const LOG_MAX_BYTES: u64 = 10 << 20;
-const LOG_MAX_FILES: u32 = 5;
-/// The kubelet's 110 is a recommendation for clusters; one machine's own limits come first here.
-const MAX_PODS: usize = 1000;
+/// What an operator sets of the kubelet core.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    /// How changes in the runtime are noticed.
+    pub(crate) relist: RelistMode,
+}
 
 /// The runtime or the kubelet core can't start.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +29,11 @@ pub(crate) enum CoreError {
 }
 
 /// Opens the runtime and starts the kubelet core on it, which adopts what runs.
-pub(super) async fn start(place: &Place) -> Result<Kubelet, CoreError> {
+pub(super) async fn start(place: &Place, settings: &Settings) -> Result<Kubelet, CoreError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let runtime = open_runtime(place, clock.clone()).await?;
-    Kubelet::start(settings(place), runtime, clock).await.map_err(CoreError::Kubelet)
+    let config = KubeletConfig { relist_mode: settings.relist, ..self::settings(place) };
+    Kubelet::start(config, runtime, clock).await.map_err(CoreError::Kubelet)
 }
 
 /// Opens the embedded runtime of an instance. It is locked: one process at a time has it.
@@ -52,13 +51,7 @@ pub(crate) async fn open_runtime(place: &Place, clock: Arc<dyn Clock>) -> Result
 pub(crate) fn settings(place: &Place) -> KubeletConfig {
     let node_name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     KubeletConfig {
-        node_name,
-        state_directory: place.state.clone(),
-        log_directory: place.logs.clone(),
         cgroup_root: place.cgroup_root(),
-        relist_period: RELIST_PERIOD,
-        log_max_bytes: LOG_MAX_BYTES,
-        log_max_files: LOG_MAX_FILES,
-        max_pods: MAX_PODS,
+        ..KubeletConfig::new(node_name, place.state.clone(), place.logs.clone())
     }
 }

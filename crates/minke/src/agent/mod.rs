@@ -34,7 +34,7 @@ use self::lock::{Lock, LockError};
 use crate::place::Place;
 use crate::protocol::Identity;
 
-pub(crate) use self::core::{CoreError, open_runtime, settings};
+pub(crate) use self::core::{CoreError, Settings, open_runtime, settings};
 pub(crate) use ready::{Readiness, Ready};
 
 /// Clients get so long to take their last messages when the agent ends.
@@ -93,7 +93,12 @@ struct Shared {
 }
 
 /// Runs an agent until it ends. `ready` is told once commands can connect.
-pub(crate) async fn run(place: &Place, mode: Mode, ready: &mut Readiness) -> Result<(), AgentError> {
+pub(crate) async fn run(
+    place: &Place,
+    mode: Mode,
+    settings: &Settings,
+    ready: &mut Readiness,
+) -> Result<(), AgentError> {
     for directory in [&place.state, &place.run, &place.logs] {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, if *directory == place.logs { 0o755 } else { 0o700 });
@@ -108,7 +113,7 @@ pub(crate) async fn run(place: &Place, mode: Mode, ready: &mut Readiness) -> Res
         Mode::Replacement | Mode::OnDemand => lock::wait_bounded(place.agent_lock()).await,
     }
     .map_err(AgentError::Lock)?;
-    let kubelet = core::start(place).await.map_err(AgentError::Core)?;
+    let kubelet = core::start(place, settings).await.map_err(AgentError::Core)?;
     serve(place, mode, ready, kubelet).await
 }
 

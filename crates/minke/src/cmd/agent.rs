@@ -1,8 +1,9 @@
 //! `minke agent`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use minke_kubelet::RelistMode;
 
-use crate::agent::{self, AgentError, Mode, Readiness, Ready};
+use crate::agent::{self, AgentError, Mode, Readiness, Ready, Settings};
 use crate::client::Client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::stdout;
@@ -19,15 +20,45 @@ pub(crate) struct AgentArgs {
     /// Run it in the background instead, until its last Pod has ended
     #[arg(long)]
     background: bool,
+    /// How changes in the runtime are noticed
+    #[arg(long, value_enum, default_value_t = Relist::Evented, value_name = "MODE")]
+    relist: Relist,
     /// Started by a command: say on standard output when ready, end when not needed
     #[arg(long, hide = true)]
     pub(crate) on_demand: bool,
 }
 
+/// How changes in the runtime are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Relist {
+    /// A full relist each second; events are not read
+    Generic,
+    /// A full relist each second, and events
+    Hinted,
+    /// Events; full relists slow down while their stream is healthy
+    Evented,
+}
+
+impl From<Relist> for RelistMode {
+    fn from(relist: Relist) -> Self {
+        match relist {
+            Relist::Generic => Self::Generic,
+            Relist::Hinted => Self::Hinted,
+            Relist::Evented => Self::Evented,
+        }
+    }
+}
+
+impl AgentArgs {
+    fn settings(&self) -> Settings {
+        Settings { relist: self.relist.into() }
+    }
+}
+
 /// Runs the agent until it ends.
 pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
     if args.on_demand {
-        return on_demand(client).await;
+        return on_demand(client, &args.settings()).await;
     }
     if args.replace
         && let Some((connection, agent)) = client.greet_running().await?
@@ -42,17 +73,19 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
     }
     // The agent that was told to end lets go of its lock a moment after its socket.
     let mode = if args.replace { Mode::Replacement } else { Mode::Service };
-    agent::run(client.place(), mode, &mut Readiness::Nobody).await.map_err(|error| failure(&error))?;
+    agent::run(client.place(), mode, &args.settings(), &mut Readiness::Nobody)
+        .await
+        .map_err(|error| failure(&error))?;
     Ok(Exit::Reached)
 }
 
-async fn on_demand(client: &Client) -> Outcome {
+async fn on_demand(client: &Client, settings: &Settings) -> Outcome {
     // Its own session: a terminal that goes away, or an interrupt typed there, is not meant for the agent.
     if let Err(error) = rustix::process::setsid() {
         tracing::debug!(%error, "the agent leads a session already");
     }
     let mut ready = Readiness::Stdout;
-    match agent::run(client.place(), Mode::OnDemand, &mut ready).await {
+    match agent::run(client.place(), Mode::OnDemand, settings, &mut ready).await {
         Ok(()) => Ok(Exit::Reached),
         Err(error) => {
             let failure = failure(&error);
