@@ -20,6 +20,7 @@ use crate::checkpoint::{CheckpointError, Checkpoints, DiskCheckpoints, OpenError
 use crate::host::{MachineHost, node_settings};
 use crate::images::{ImageManager, PARALLEL_PULLS};
 use crate::logs::RotationPolicy;
+use crate::metrics::Metrics;
 use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
 use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
@@ -164,12 +165,15 @@ impl Kubelet {
         let (tasks, cancel, registry) = (TaskTracker::new(), CancellationToken::new(), Registry::default());
         let (sink, unknown) = sink::Dispatcher::new(registry.clone());
         let pleg = Pleg::start(runtime.clone(), writer, Arc::new(sink), ports.pleg.clone(), &tasks, &cancel);
+        let metrics = Metrics::default();
+        pleg.register(&metrics, &clock);
         let sync = sync_context(&config, &ports, runtime, clock);
         let workers = Arc::new(WorkerContext {
             sync,
             cache,
             pleg,
             hub: Hub::default(),
+            metrics,
             checkpoints: ports.checkpoints,
             registry,
             tasks: tasks.clone(),
@@ -360,6 +364,12 @@ impl Kubelet {
     #[must_use]
     pub fn pleg_stats(&self) -> PlegStats {
         self.shared.workers.pleg.stats()
+    }
+
+    /// The agent's metrics.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.shared.workers.metrics.clone()
     }
 
     /// Stops supervising and leaves Pods running. How far each is has been saved, or is found by looking.

@@ -8,6 +8,7 @@ pub mod host;
 pub mod images;
 mod kubelet;
 pub mod logs;
+pub mod metrics;
 pub mod pleg;
 pub mod runonce;
 pub mod source;

@@ -13,6 +13,7 @@
 //! One task (`relister`) owns every record; jobs run beside it and come back to it, so a runtime call that hangs
 //! for one Pod stalls that Pod alone. Events are handed to the workers' mailboxes, which coalesce and can't overflow.
 
+mod calls;
 mod diff;
 mod health;
 mod hints;
@@ -27,6 +28,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use minke_core::clock::Clock;
 use minke_core::identity::PodUid;
 use minke_core::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +45,7 @@ pub use stats::PlegStats;
 
 use crate::RelistMode;
 use crate::cache::CacheWriter;
+use crate::metrics::Metrics;
 use hints::Hints;
 use stats::Counters;
 
@@ -123,7 +126,7 @@ impl Pleg {
         cancel: &CancellationToken,
     ) -> Self {
         let hints = Arc::new(Hints::default());
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters::new(config.patience));
         let pleg = Self { hints: hints.clone(), counters: counters.clone(), threshold: config.relist_threshold };
         if config.use_events {
             let stream = stream::StreamTask::new(runtime.clone(), hints.clone(), counters.clone());
@@ -152,6 +155,11 @@ impl Pleg {
     /// Whether relists succeed. Pods that can't be inspected do not matter here.
     pub fn health(&self) -> Health {
         health::judge(self.counters.last_relist(), tokio::time::Instant::now(), self.threshold)
+    }
+
+    /// Shows what it has done so far in the agent's metrics.
+    pub fn register(&self, metrics: &Metrics, clock: &Arc<dyn Clock>) {
+        self.counters.register(metrics, clock);
     }
 
     /// What it has done so far.

@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use minke_core::identity::PodUid;
@@ -28,7 +27,7 @@ use super::hints::{Batch, Hints, Want};
 use super::inspect::{bounded, inspect, list, list_pod};
 use super::period::{Period, StreamState};
 use super::record::{Record, group};
-use super::stats::{Counters, count};
+use super::stats::{Counters, InState};
 use super::{EventSink, LifecycleEvent, PlegConfig, diff, preserve_ips};
 use crate::cache::{CacheWriter, Stamp};
 
@@ -151,7 +150,13 @@ impl Relister {
 
     fn start_full(&self) -> Full {
         let (stamp, runtime, after) = (self.cache.stamp(), self.runtime.clone(), self.config.list_timeout);
-        let call = async move { list(&*runtime, &ListFilter::default(), after).await }.boxed();
+        let under_way = self.counters.calls.begin();
+        let call = async move {
+            let listing = list(&*runtime, &ListFilter::default(), after).await;
+            drop(under_way);
+            listing
+        }
+        .boxed();
         Full::Listing { begun: Instant::now(), stamp, call, again: false }
     }
 
@@ -170,7 +175,7 @@ impl Relister {
             }
             // Neither the relist time nor any stamp advances, and the records stay.
             Err(error) => {
-                count(&self.counters.relist_errors);
+                self.counters.relist_errors.inc();
                 tracing::warn!(error = error_chain(&error), "can't list what runs");
                 self.period.retry()
             }
@@ -183,9 +188,17 @@ impl Relister {
         let mut pods: Vec<&PodUid> = ready.map(|s| &s.pod.uid).collect();
         pods.sort();
         pods.dedup();
-        self.counters.running_pods.store(pods.len(), Ordering::Relaxed);
-        let running = containers.iter().filter(|c| c.phase == ContainerPhase::Running).count();
-        self.counters.running_containers.store(running, Ordering::Relaxed);
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.counters.running_pods.set(gauge(pods.len()));
+        for (phase, container_state) in [
+            (ContainerPhase::Created, "created"),
+            (ContainerPhase::Running, "running"),
+            (ContainerPhase::Exited, "exited"),
+            (ContainerPhase::Unknown, "unknown"),
+        ] {
+            let count = containers.iter().filter(|c| c.phase == phase).count();
+            self.counters.containers.get_or_create(&InState { container_state }).set(gauge(count));
+        }
     }
 
     /// Starts inspections of the Pods that changed. Returns whether there was a change that no hint had told of.
@@ -195,7 +208,7 @@ impl Relister {
         let vanished = self.pods.iter().filter(|(uid, pod)| !listed.contains_key(*uid) && !pod.record.is_empty());
         let vanished: Vec<PodUid> = vanished.map(|(uid, _)| uid.clone()).collect();
         listed.extend(vanished.into_iter().map(|uid| (uid, Record::default())));
-        let first = self.counters.relists.load(Ordering::Relaxed) == 1;
+        let first = self.counters.relists.get() == 1;
         let mut missed = false;
         for (uid, record) in listed {
             let known = self.pods.contains_key(&uid);
@@ -210,7 +223,7 @@ impl Relister {
             }
             let told = diff(&tracked.record, &record).iter().any(LifecycleEvent::is_told);
             if matches!(tracked.job, Job::Idle) && told && !first && self.counters.stream() == StreamState::Up {
-                count(&self.counters.events_missed);
+                self.counters.events_missed.inc();
                 missed = true;
             }
             self.start(uid, Want::List, Some((stamp, record)));
@@ -246,7 +259,7 @@ impl Relister {
         let (stamp, listed) = match listed {
             Some((stamp, record)) => (stamp, Some(record)),
             None => {
-                count(&self.counters.pod_relists);
+                self.counters.pod_relists.inc();
                 (self.cache.stamp(), None)
             }
         };
@@ -279,13 +292,13 @@ impl Relister {
         match outcome {
             Outcome::Unchanged => self.cache.set_observed(&uid, stamp),
             Outcome::NotListed(error) => {
-                count(&self.counters.inspection_errors);
+                self.counters.inspection_errors.inc();
                 tracing::debug!(pod = %uid, error = error_chain(&error), "can't list the pod");
                 tracked.reinspect = true;
                 self.cache.set_error(&uid, error, stamp);
             }
             Outcome::Inspected { status: Err(error), .. } => {
-                count(&self.counters.inspection_errors);
+                self.counters.inspection_errors.inc();
                 tracing::debug!(pod = %uid, error = error_chain(&error), "can't inspect the pod");
                 tracked.reinspect = true;
                 self.cache.set_error(&uid, error, stamp);
@@ -309,7 +322,7 @@ impl Relister {
                 events.retain(LifecycleEvent::is_told);
                 if !events.is_empty() {
                     if hinted {
-                        count(&self.counters.hints_useful);
+                        self.counters.hints_useful.inc();
                     }
                     self.sink.deliver(&uid, &events);
                 }
@@ -340,14 +353,12 @@ async fn patiently<T>(
     let mut work = std::pin::pin!(work);
     // The semaphore is never closed.
     let permit = permits.acquire().await;
+    let _under_way = counters.calls.begin();
     if let Ok(done) = tokio::time::timeout(patience, work.as_mut()).await {
         return done;
     }
     drop(permit);
-    counters.hanging.fetch_add(1, Ordering::Relaxed);
-    let done = work.await;
-    counters.hanging.fetch_sub(1, Ordering::Relaxed);
-    done
+    work.await
 }
 
 async fn next_listing(full: &mut Full) -> Listing {

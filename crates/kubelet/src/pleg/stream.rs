@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::hints::Hints;
 use super::period::StreamState;
-use super::stats::{Counters, count};
+use super::stats::Counters;
 
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ impl StreamTask {
             let connected = Instant::now();
             let received = match self.runtime.subscribe() {
                 Ok(mut events) => {
-                    count(&self.counters.stream_connects);
+                    self.counters.stream_connects.inc();
                     self.counters.set_stream(StreamState::Up);
                     // What happened before the subscription is not replayed.
                     self.hints.all();
@@ -47,7 +47,7 @@ impl StreamTask {
                         match events.next().await {
                             Some(Ok(event)) => {
                                 received += 1;
-                                count(&self.counters.events_received);
+                                self.counters.events_received.inc();
                                 self.hints.pod(&event.pod);
                             }
                             Some(Err(error)) => break Some(error),
@@ -68,7 +68,7 @@ impl StreamTask {
                     0
                 }
             };
-            count(&self.counters.stream_errors);
+            self.counters.stream_errors.inc();
             self.counters.set_stream(StreamState::Down);
             self.hints.all();
             if received > 0 || connected.elapsed() >= GOOD_AFTER {

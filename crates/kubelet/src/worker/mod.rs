@@ -27,6 +27,7 @@ use crate::DesiredPod;
 use crate::cache::{PodCache, Stamp};
 use crate::checkpoint::{Checkpoints, SavedState};
 use crate::kubelet::Hub;
+use crate::metrics::Metrics;
 use crate::pleg::Pleg;
 use crate::sync::SyncContext;
 
@@ -37,6 +38,7 @@ pub(crate) struct WorkerContext {
     pub(crate) cache: PodCache,
     pub(crate) pleg: Pleg,
     pub(crate) hub: Hub,
+    pub(crate) metrics: Metrics,
     pub(crate) checkpoints: Arc<dyn Checkpoints>,
     pub(crate) registry: Registry,
     pub(crate) tasks: TaskTracker,

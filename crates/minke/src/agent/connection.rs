@@ -66,6 +66,7 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
             let applied = tokio::spawn(async move { kubelet.apply(pods).await }).await;
             applied.map_or_else(|e| Reply::Error(format!("applying failed: {e}")), Reply::Admissions)
         }
+        Request::Metrics => Reply::Metrics(shared.kubelet.metrics().text()),
         Request::List => Reply::Reports(shared.kubelet.reports()),
         Request::Stop { uid, grace_ms, remove } => {
             let request = StopRequest { grace: grace_ms.map(Duration::from_millis), remove };

@@ -211,3 +211,12 @@ async fn an_agent_on_demand_ends_a_while_after_its_last_client() {
     agent.served.await.unwrap().unwrap();
     assert!(begun.elapsed() >= idle::LINGER);
 }
+
+#[tokio::test]
+async fn metrics_are_told_over_the_socket() {
+    let agent = Agent::start(Mode::Service).await;
+    let mut connection = agent.client().connect_running().await.unwrap().unwrap();
+    let text = connection.metrics().await.unwrap();
+    assert!(text.contains("kubelet_pleg_discard_events 0\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+}

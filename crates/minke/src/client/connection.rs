@@ -60,6 +60,7 @@ impl RequestError {
             | Reply::Change(_)
             | Reply::Removed(_)
             | Reply::Progress(_)
+            | Reply::Metrics(_)
             | Reply::Done => Self::Unexpected { what },
         }
     }
@@ -100,6 +101,14 @@ impl Connection {
         match self.ask("list pods", &Request::List).await? {
             Reply::Reports(reports) => Ok(reports),
             other => Err(RequestError::unexpected("list pods", other)),
+        }
+    }
+
+    /// The agent's metrics as text.
+    pub(crate) async fn metrics(&mut self) -> Result<String, RequestError> {
+        match self.ask("tell its metrics", &Request::Metrics).await? {
+            Reply::Metrics(text) => Ok(text),
+            other => Err(RequestError::unexpected("tell its metrics", other)),
         }
     }
 

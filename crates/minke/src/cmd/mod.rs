@@ -5,6 +5,7 @@ pub(crate) mod completion;
 pub(crate) mod image;
 pub(crate) mod inspect;
 pub(crate) mod logs;
+pub(crate) mod metrics;
 pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use channel::{Channel, ChannelError};
 
 /// Raised with every change that an older or newer peer would not understand.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// Which program speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,8 @@ pub(crate) enum Request {
         /// Forget it with its logs, volumes and containers.
         remove: bool,
     },
+    /// The agent's metrics. Answered by [`Reply::Metrics`].
+    Metrics,
     /// End the agent; Pods stay as they are. Answered by [`Reply::Done`] before it goes.
     Shutdown,
 }
@@ -119,6 +121,8 @@ pub(crate) enum Reply {
     Removed(PodUid),
     /// For people; lossy.
     Progress(Progress),
+    /// Metrics in the OpenMetrics text format.
+    Metrics(String),
     /// It is done, or has begun.
     Done,
     /// There is no such Pod.

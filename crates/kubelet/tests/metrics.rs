@@ -1,0 +1,39 @@
+//! The metrics of a whole kubelet, against their documentation.
+
+#![cfg(test)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use support::{Bed, simple, uid, until};
+
+/// The first cells of the table in the documentation.
+fn documented() -> BTreeSet<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_metric_is_documented_and_every_documented_metric_is_there() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let there: BTreeSet<String> = kubelet.metrics().names().into_iter().collect();
+    assert_eq!(there, documented());
+    kubelet.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_follow_a_pod() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    kubelet.apply(vec![simple("a", "Always")]).await;
+    until(&kubelet, &uid("a"), "runs", |r| support::phase(r) == "Running").await;
+    let text = kubelet.metrics().text();
+    for line in ["kubelet_pleg_discard_events 0", "minke_pleg_hanging_calls 0.0"] {
+        assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
+    }
+    kubelet.shutdown().await;
+}
