@@ -91,7 +91,7 @@ impl Default for PlegConfig {
             slow_relist_period: Duration::from_secs(30),
             relist_threshold: Duration::from_secs(180),
             list_timeout: Duration::from_secs(120),
-            inspect_timeout: Duration::from_secs(30),
+            inspect_timeout: Duration::from_secs(20),
             patience: Duration::from_secs(1),
             concurrency: 8,
         }
