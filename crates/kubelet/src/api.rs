@@ -11,7 +11,7 @@ use minke_core::objects::ObjectSet;
 use serde::{Deserialize, Serialize};
 
 /// A Pod that someone wants, defaulted and validated, with identity, and the objects that it refers to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DesiredPod {
     /// The Pod; `metadata.uid` is set.
     pub pod: Arc<Pod>,
@@ -78,6 +78,9 @@ pub enum RelistMode {
 pub enum Admission {
     /// It runs, or will.
     Accepted,
+    /// The same Pod (uid) is here and was wanted otherwise: it becomes what is wanted now. Containers whose definition
+    /// changed are started again, volumes get their new content, and all else goes on.
+    Updated,
     /// The same Pod (uid) is here already and has neither ended nor been told to: nothing was changed.
     Unchanged,
     /// It was refused. It is reported with phase `Failed`, this reason and message, until removed.

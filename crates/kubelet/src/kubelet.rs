@@ -28,6 +28,7 @@ use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle};
 use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest};
 
 mod admit;
+mod coming;
 mod housekeeping;
 mod hub;
 mod orphans;
@@ -116,6 +117,8 @@ struct Shared {
 struct Coming {
     key: PodKey,
     desired: DesiredPod,
+    /// How its life begins if it is not rejected.
+    first: SavedLifecycle,
     rejection: Option<Rejection>,
 }
 
@@ -197,6 +200,7 @@ impl Kubelet {
 
     /// Takes Pods on, in order. Durable before it returns.
     pub async fn apply(&self, pods: Vec<DesiredPod>) -> Vec<Admission> {
+        self.make_way(&pods).await;
         let _one_at_a_time = self.shared.admission.lock().await;
         let mut decided = Vec::with_capacity(pods.len());
         let mut coming: Vec<Coming> = Vec::new();
@@ -225,9 +229,9 @@ impl Kubelet {
         }
         if let Some(existing) = workers.registry.get(&key.uid) {
             if !self.is_ending(&existing) {
-                return Err(Admission::Unchanged);
+                return Err(self.update(&existing, desired).await);
             }
-            if !self.forget(&key.uid).await {
+            if !self.forget(&key.uid, REMOVAL_TIMEOUT).await {
                 return Err(removal(&key));
             }
         }
@@ -243,24 +247,35 @@ impl Kubelet {
                 return Err(exists(&other.key.uid));
             }
             // A name is one Pod's at a time.
-            if !self.forget(&other.key.uid).await {
+            if !self.forget(&other.key.uid, REMOVAL_TIMEOUT).await {
                 return Err(removal(&other.key));
             }
         }
-        let rejection = self.admission(&desired, coming).await.err();
-        Ok(Coming { key, desired, rejection })
+        let first = self.first_seen(&key.uid, &desired.pod).await;
+        let rejection = match first {
+            SavedLifecycle::Syncing => self.admission(&desired, coming).await.err(),
+            // Nothing of it will run, so it needs no place.
+            SavedLifecycle::Terminating { .. }
+            | SavedLifecycle::Terminated { .. }
+            | SavedLifecycle::Finished { .. } => None,
+        };
+        Ok(Coming { key, desired, first, rejection })
     }
 
     /// Keeps a Pod that was decided about, and gives it a worker.
     async fn take_on(&self, new: Coming) -> Admission {
         let workers = &self.shared.workers;
-        let Coming { key, desired, rejection } = new;
+        let Coming { key, desired, first, rejection } = new;
         if let Err(error) = workers.checkpoints.save_pod(&key.uid, &desired).await {
             let message = format!("can't keep the pod: {}", minke_core::runtime::error_chain(&error));
             return refused("CheckpointFailed", message);
         }
         let now = workers.sync.clock.now();
-        let mut state = SavedState::default();
+        let mut state = SavedState { lifecycle: first, ..SavedState::default() };
+        if state.lifecycle != SavedLifecycle::Syncing {
+            // How it ended elsewhere is not ours to change.
+            state.status = desired.pod.status.clone().unwrap_or_default();
+        }
         state.timings.admitted_at = Some(now);
         if let Some(rejection) = &rejection {
             let (reason, message) = (&rejection.reason, rejection.status_message());
@@ -319,10 +334,10 @@ impl Kubelet {
     }
 
     /// Removes a Pod that has ended or is about to, and waits until it is forgotten.
-    async fn forget(&self, uid: &PodUid) -> bool {
+    async fn forget(&self, uid: &PodUid, bound: Duration) -> bool {
         let Some(handle) = self.shared.workers.registry.get(uid) else { return true };
         handle.mailbox.stop(StopRequest { grace: None, remove: true });
-        timeout(REMOVAL_TIMEOUT, handle.ended()).await.is_ok()
+        timeout(bound, handle.ended()).await.is_ok()
     }
 
     /// A Pod as it is.

@@ -211,6 +211,7 @@ async fn act(bed: &Bed, kubelet: Kubelet, random: &mut SplitMix, scripts: &mut [
                 // It had ended or was about to: this is its next life.
                 Admission::Accepted => (scripts[one].stopped, scripts[one].starts_at_end) = (false, None),
                 Admission::Unchanged => {}
+                Admission::Updated => panic!("{}: nothing was changed", scripts[one].name),
                 Admission::Rejected { .. } => panic!("{}: refused for good: {answer:?}", scripts[one].name),
             }
         }

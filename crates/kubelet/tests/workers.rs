@@ -8,8 +8,10 @@ mod support;
 use std::time::Duration;
 
 use minke_core::fake::{Fault, FaultAction, Life, Op};
-use minke_kubelet::{Eviction, KillError, PodStage, Progress, StopRequest, UnknownPod};
-use support::{Bed, phase, simple, uid, until_phase, until_stage};
+use minke_core::runtime::ContainerState;
+use minke_kubelet::{Admission, DesiredPod, Eviction, KillError, PodStage, Progress, StopRequest, UnknownPod};
+use serde_json::{Value, json};
+use support::{Bed, phase, pod, simple, uid, until, until_gone, until_phase, until_stage};
 use tokio::time::Instant;
 
 fn eviction(grace: Option<u64>) -> Eviction {
@@ -78,4 +80,156 @@ async fn test_kill_pod_now_func() {
     assert!(told);
     let ended = until_stage(&kubelet, &uid("b"), PodStage::Finished).await;
     assert_eq!(phase(&ended), "Failed", "it terminates later all the same");
+}
+
+/// The same Pod with something else in its object.
+fn with(desired: &DesiredPod, change: impl FnOnce(&mut Value)) -> DesiredPod {
+    let mut value = serde_json::to_value(&*desired.pod).unwrap();
+    change(&mut value);
+    DesiredPod { pod: std::sync::Arc::new(serde_json::from_value(value).unwrap()), ..desired.clone() }
+}
+
+fn running(bed: &Bed, name: &str) -> Option<String> {
+    let (id, state) = bed.runtime.newest(&uid("a"), name)?;
+    matches!(state, ContainerState::Running { .. }).then_some(id.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_restarts_the_container_that_changed_and_no_other() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let first = pod("a", json!({"restartPolicy": "Always", "containers": [{"name": "one"}, {"name": "two"}]}));
+    kubelet.apply(vec![first.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    let before = (running(&bed, "one").unwrap(), running(&bed, "two").unwrap());
+    assert_eq!(kubelet.apply(vec![first.clone()]).await, [Admission::Unchanged]);
+
+    // Of several, the last counts.
+    for version in 2..5 {
+        let next = with(&first, |pod| {
+            pod["spec"]["containers"][0]["image"] = json!(format!("image:{version}"));
+            pod["metadata"]["labels"] = json!({"version": version.to_string()});
+        });
+        assert_eq!(kubelet.apply(vec![next]).await, [Admission::Updated]);
+    }
+    let report = until(&kubelet, &uid("a"), "the new image runs", |r| {
+        let statuses = r.pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+        statuses.clone().count() == 2
+            && statuses.clone().all(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
+            && statuses.clone().any(|c| c.name == "one" && c.image == "image:4")
+    })
+    .await;
+    assert_eq!(report.pod.metadata.labels.as_ref().unwrap()["version"], "4");
+    assert_ne!(running(&bed, "one").unwrap(), before.0);
+    assert_eq!(running(&bed, "two").unwrap(), before.1);
+    assert_eq!(bed.runtime.violations(), [""; 0]);
+
+    // The next agent wants the same.
+    kubelet.shutdown().await;
+    let ids = (running(&bed, "one"), running(&bed, "two"));
+    let kubelet = bed.kubelet().await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!((running(&bed, "one"), running(&bed, "two")), ids);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_renamed() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let first = pod("a", json!({"hostNetwork": true, "containers": [{"name": "old"}, {"name": "other"}]}));
+    kubelet.apply(vec![first.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    let other = running(&bed, "other").unwrap();
+    kubelet.apply(vec![with(&first, |pod| pod["spec"]["containers"][0]["name"] = json!("new"))]).await;
+    let names = |r: &minke_kubelet::PodReport| -> Vec<String> {
+        let statuses = r.pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+        statuses.filter(|c| c.state.as_ref().is_some_and(|s| s.running.is_some())).map(|c| c.name.clone()).collect()
+    };
+    let report = until(&kubelet, &uid("a"), "the renamed one runs", |r| names(r) == ["new", "other"]).await;
+    assert_eq!(report.timings.containers.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["new", "other"]);
+    assert_eq!(running(&bed, "old"), None, "the spec has it no more");
+    assert_eq!(running(&bed, "other").unwrap(), other);
+    assert_eq!(bed.runtime.running(&uid("a")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_configuration_reaches_the_volumes_of_a_running_pod() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let first = simple("a", "Always");
+    kubelet.apply(vec![first.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (before, id) = (bed.host.set_up.load(Relaxed), running(&bed, "main"));
+    let mut objects = minke_core::objects::ObjectSet::default();
+    objects.insert_config_map(serde_json::from_value(json!({"metadata": {"name": "c"}, "data": {"k": "v"}})).unwrap());
+    let next = DesiredPod { objects: std::sync::Arc::new(objects), ..first };
+    assert_eq!(kubelet.apply(vec![next]).await, [Admission::Updated]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bed.host.set_up.load(Relaxed), before + 1);
+    assert_eq!(running(&bed, "main"), id, "and restarts nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn update_pod_of_a_pod_that_has_ended_elsewhere_starts_nothing() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let ended = with(&simple("a", "Always"), |pod| {
+        pod["status"] = json!({"phase": "Failed", "reason": "Evicted", "message": "long ago"});
+    });
+    assert_eq!(kubelet.apply(vec![ended]).await, [Admission::Accepted]);
+    let report = until_stage(&kubelet, &uid("a"), PodStage::Finished).await;
+    let status = report.pod.status.clone().unwrap();
+    assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Evicted")));
+    let deleted = with(&simple("b", "Always"), |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(1);
+    });
+    kubelet.apply(vec![deleted]).await;
+    until_stage(&kubelet, &uid("b"), PodStage::Finished).await;
+    assert!(bed.runtime.writes().iter().all(|c| c.op != Op::RunSandbox && c.op != Op::CreateContainer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn update_pod_of_a_pod_that_has_ended_elsewhere_stops_what_runs() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    kubelet.apply(vec![simple("a", "Always")]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    kubelet.shutdown().await;
+    // The memory is lost, and what runs is not ours to end as an orphan before it is known again.
+    use minke_kubelet::checkpoint::Checkpoints;
+    bed.checkpoints.remove(&uid("a")).await.unwrap();
+    let kubelet = bed.kubelet().await;
+    let ended = with(&simple("a", "Always"), |pod| pod["status"] = json!({"phase": "Succeeded"}));
+    kubelet.apply(vec![ended]).await;
+    until_stage(&kubelet, &uid("a"), PodStage::Finished).await;
+    assert_eq!(bed.runtime.running(&uid("a")), 0);
+    assert_eq!(phase(&kubelet.report(&uid("a")).unwrap()), "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_uid_that_is_wanted_again_while_it_ends_never_is_refused() {
+    let bed = Bed::new();
+    bed.runtime.script("main", vec![Life::forever().ignoring_stop(), Life::forever()]);
+    let kubelet = bed.kubelet().await;
+    let desired = pod("a", json!({"terminationGracePeriodSeconds": 100, "containers": [{"name": "main"}]}));
+    kubelet.apply(vec![desired.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    kubelet.stop(&uid("a"), StopRequest::default()).unwrap();
+    until_stage(&kubelet, &uid("a"), PodStage::Terminating).await;
+    let begun = Instant::now();
+    let (again, other) = tokio::join!(kubelet.apply(vec![desired]), async {
+        let answer = kubelet.apply(vec![simple("b", "Always")]).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "others do not wait for its grace");
+        answer
+    });
+    assert_eq!((again, other), (vec![Admission::Accepted], vec![Admission::Accepted]));
+    assert!(begun.elapsed() >= Duration::from_secs(100), "the new run begins when the old one is gone");
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    kubelet.stop(&uid("a"), StopRequest { grace: None, remove: true }).unwrap();
+    until_gone(&kubelet, &uid("a")).await;
+    assert_eq!(bed.runtime.violations(), [""; 0]);
 }

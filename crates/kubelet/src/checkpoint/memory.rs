@@ -46,7 +46,7 @@ impl Checkpoints for MemoryCheckpoints {
     }
 
     async fn save_pod(&self, uid: &PodUid, desired: &DesiredPod) -> Result<(), CheckpointError> {
-        self.lock().insert(uid.clone(), (desired.clone(), SavedState::default()));
+        self.lock().entry(uid.clone()).or_default().0 = desired.clone();
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What survives the agent: the Pods that are wanted, and how far each is.
 //!
-//! Two files a Pod under `<state>/pods/<uid>/`: `pod.json`, the Pod with its objects, written once before the Pod is
-//! taken on; `state.json`, its stage, status and timings, written as they change. A Pod exists here exactly as long
+//! Two files a Pod under `<state>/pods/<uid>/`: `pod.json`, the Pod with its objects, written before the Pod is
+//! taken on and when it is updated; `state.json`, its stage, status and timings, written as they change. A Pod exists here exactly as long
 //! as its `pod.json` does.
 
 mod disk;
@@ -95,7 +95,8 @@ pub enum CheckpointError {
 pub trait Checkpoints: std::fmt::Debug + Send + Sync + 'static {
     /// Everything that earlier agents kept. Never fails as a whole because of one Pod.
     async fn load(&self) -> Result<Loaded, CheckpointError>;
-    /// Keeps a Pod that is being taken on; durable when it returns.
+    /// Keeps a Pod that is being taken on, or is wanted otherwise than before; durable when it returns. How far it is
+    /// stays as it was.
     async fn save_pod(&self, uid: &PodUid, desired: &DesiredPod) -> Result<(), CheckpointError>;
     /// Keeps how far a Pod is; durable when it returns. Whoever drops the call finds the old or the new state.
     async fn save_state(&self, uid: &PodUid, state: &SavedState) -> Result<(), CheckpointError>;

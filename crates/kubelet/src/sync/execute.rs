@@ -98,6 +98,7 @@ async fn stop_all(ctx: &SyncContext, key: &PodKey, desired: &DesiredPod, stops: 
                 StopReason::SandboxChanged => (own, "its sandbox is replaced"),
                 StopReason::Unknown => (own, "its state is unknown"),
                 StopReason::DefinitionChanged => (own, "its definition changed"),
+                StopReason::NotWanted => (own, "the pod's spec has it no more"),
             };
             let grace = grace.max(super::stop::LEAST_GRACE);
             ctx.recorder.normal(&key.uid, Some(&name), "Killing", format!("Stopping container {name}: {words}"));

@@ -25,6 +25,8 @@ pub struct PodMemory {
     pub messages: BTreeMap<ContainerId, String>,
     /// What probes say.
     pub probes: BTreeMap<String, ProbeResults>,
+    /// What is wanted has changed, so volumes may have another content.
+    pub stale_volumes: bool,
     /// The status is newer than the checkpoint.
     pub unsaved: bool,
 }
@@ -34,14 +36,29 @@ impl PodMemory {
     #[must_use]
     pub fn new(pod: &Pod, status: Option<PodStatus>, timings: PodTimings) -> Self {
         let mut memory = Self { status: status.map(Arc::new), timings, ..Self::default() };
-        if memory.timings.containers.is_empty() {
-            let spec = pod.spec.as_ref();
-            let inits = spec.and_then(|s| s.init_containers.as_ref()).into_iter().flatten();
-            let all = inits.chain(spec.into_iter().flat_map(|s| &s.containers));
-            let timing = |name: &String| ContainerTimings { name: name.clone(), ..ContainerTimings::default() };
-            memory.timings.containers = all.map(|c| timing(&c.name)).collect();
-        }
+        memory.time_containers(pod);
         memory
+    }
+
+    /// Something else is wanted. What is known of containers that stay is kept.
+    pub fn wanted(&mut self, pod: &Pod) {
+        self.time_containers(pod);
+        let times = &self.timings.containers;
+        self.waiting.retain(|name, _| times.iter().any(|t| t.name == *name));
+        self.stale_volumes = true;
+    }
+
+    /// One entry a container, in the spec's order.
+    fn time_containers(&mut self, pod: &Pod) {
+        let spec = pod.spec.as_ref();
+        let inits = spec.and_then(|s| s.init_containers.as_ref()).into_iter().flatten();
+        let all = inits.chain(spec.into_iter().flat_map(|s| &s.containers));
+        let mut before = std::mem::take(&mut self.timings.containers);
+        let timing = |name: &String| match before.iter().position(|t| t.name == *name) {
+            Some(known) => before.swap_remove(known),
+            None => ContainerTimings { name: name.clone(), ..ContainerTimings::default() },
+        };
+        self.timings.containers = all.map(|c| &c.name).map(timing).collect();
     }
 
     /// The timings of this container's newest start.

@@ -86,6 +86,8 @@ pub enum StopReason {
     Unknown,
     /// Its definition changed.
     DefinitionChanged,
+    /// The spec has it no more.
+    NotWanted,
 }
 
 /// Which list of the spec a container is from, and how it lives.
@@ -295,6 +297,13 @@ fn in_sandbox(input: &PlanInput<'_>, sandbox: &SandboxId) -> Plan {
     let stray = input.runtime.containers.iter().filter(|c| c.sandbox != *sandbox);
     for container in stray.filter(|c| !matches!(c.state, ContainerState::Exited { .. })) {
         steps.stop.push(stop_for(container, StopReason::SandboxChanged));
+    }
+    let wanted =
+        |c: &ContainerStatus| input.containers().iter().chain(input.init_containers()).any(|w| w.name == c.name);
+    for container in input.runtime.containers.iter().filter(|c| c.sandbox == *sandbox && !wanted(c)) {
+        if matches!(container.state, ContainerState::Running { .. } | ContainerState::Unknown) {
+            steps.stop.push(stop_for(container, StopReason::NotWanted));
+        }
     }
     match init::plan(input, sandbox, &mut steps) {
         init::Outcome::Failed => return Plan::End,

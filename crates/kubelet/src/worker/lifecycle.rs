@@ -154,8 +154,8 @@ pub enum Turn {
 pub enum Syncing {
     /// A sync runs.
     Working {
-        /// Something happened since it began.
-        dirty: bool,
+        /// What happened since it began.
+        news: News,
         /// Syncs that failed in a row before.
         failures: u32,
         /// What it may do.
@@ -173,6 +173,17 @@ pub enum Syncing {
         /// failures.
         paced_until: Option<Instant>,
     },
+}
+
+/// What happened while a sync ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum News {
+    /// Nothing.
+    None,
+    /// The runtime changed something.
+    Changed,
+    /// Something else is wanted.
+    Updated,
 }
 
 /// What a sync may do.

@@ -15,15 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use minke_core::status::FailureOverride;
+use minke_core::runtime::PodRuntimeStatus;
+use minke_core::status::{FailureOverride, Phase};
 use tokio::time::Instant;
 
 use super::grace::effective_grace;
 use super::lifecycle::{
-    Cause, Lifecycle, Mode, Removing, SavedLifecycle, Step, Syncing, Terminated, Terminating, Then, Turn,
+    Cause, Lifecycle, Mode, News, Removing, SavedLifecycle, Step, Syncing, Terminated, Terminating, Then, Turn,
 };
 use super::requeue::{Requeue, requeue_delay, spread};
-use crate::{Eviction, StopRequest};
+use crate::{DesiredPod, Eviction, StopRequest};
 
 /// What a sync came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub enum StepOutcome {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The runtime changed something.
     Changed,
@@ -64,6 +65,8 @@ pub enum Event {
     Deadline,
     /// Someone wants the Pod stopped, or removed.
     Stop(StopRequest),
+    /// The Pod is wanted otherwise than before: the newest wish, which has all those before it in it.
+    Updated(DesiredPod),
     /// The machine needs the Pod's place.
     Evict(Eviction),
     /// The sync ended.
@@ -152,6 +155,7 @@ impl Machine {
     pub fn step(&mut self, event: Event, now: Instant) -> Vec<Action> {
         match event {
             Event::Stop(request) => self.stop(request),
+            Event::Updated(desired) => self.updated(desired.pod),
             Event::Evict(eviction) => self.evict(eviction),
             Event::Deadline => match self.lifecycle {
                 Lifecycle::Syncing(_) => {
@@ -199,6 +203,37 @@ impl Machine {
         }
     }
 
+    /// A sync that runs goes on: what it makes is found by the next one, which follows at once and at its own pace. A
+    /// Pod that must stop takes from an update only that it may have less time.
+    fn updated(&mut self, pod: Arc<Pod>) -> Vec<Action> {
+        match &mut self.lifecycle {
+            Lifecycle::Syncing(syncing) => {
+                self.pod = pod;
+                if let Some(cause) = ends_itself(&self.pod) {
+                    return self.end(cause, None, Then::Keep);
+                }
+                match syncing {
+                    Syncing::Working { news, .. } => {
+                        *news = News::Updated;
+                        vec![]
+                    }
+                    Syncing::Idle { .. } => {
+                        *syncing = act(0);
+                        vec![Action::Sync(Mode::Act)]
+                    }
+                }
+            }
+            Lifecycle::Terminating { .. } => {
+                self.pod = pod;
+                self.stop(StopRequest::default())
+            }
+            Lifecycle::Terminated { .. }
+            | Lifecycle::Finished { .. }
+            | Lifecycle::Removing { .. }
+            | Lifecycle::Removed => vec![],
+        }
+    }
+
     /// Like a stop that says how the Pod ends. A Pod that had ended or failed by itself before stays so.
     fn evict(&mut self, eviction: Eviction) -> Vec<Action> {
         let Eviction { reason, message, grace } = eviction;
@@ -239,8 +274,8 @@ impl Machine {
     fn changed(&mut self, now: Instant) -> Vec<Action> {
         let Lifecycle::Syncing(syncing) = &mut self.lifecycle else { return vec![] };
         match syncing {
-            Syncing::Working { dirty, .. } => {
-                *dirty = true;
+            Syncing::Working { news, .. } => {
+                *news = (*news).max(News::Changed);
                 vec![]
             }
             Syncing::Idle { due, failures, paced_until } => {
@@ -248,7 +283,7 @@ impl Machine {
                     Some(until) if now < until => (Mode::Observe, Some(until.min(*due))),
                     Some(_) | None => (Mode::Act, None),
                 };
-                *syncing = Syncing::Working { dirty: false, failures: *failures, mode, due };
+                *syncing = Syncing::Working { news: News::None, failures: *failures, mode, due };
                 vec![Action::Sync(mode)]
             }
         }
@@ -271,7 +306,7 @@ impl Machine {
     }
 
     fn synced(&mut self, outcome: SyncOutcome, now: Instant) -> Vec<Action> {
-        let Lifecycle::Syncing(Syncing::Working { dirty, failures, mode, due }) = self.lifecycle else { return vec![] };
+        let Lifecycle::Syncing(Syncing::Working { news, failures, mode, due }) = self.lifecycle else { return vec![] };
         self.turns += 1;
         let why = match outcome {
             SyncOutcome::Terminal => return self.ended_sync(Cause::Completed),
@@ -299,7 +334,14 @@ impl Machine {
             }
         };
         self.lifecycle = Lifecycle::Syncing(idle);
-        if dirty { self.changed(now) } else { vec![] }
+        match news {
+            News::None => vec![],
+            News::Changed => self.changed(now),
+            News::Updated => {
+                self.lifecycle = Lifecycle::Syncing(act(0));
+                vec![Action::Sync(Mode::Act)]
+            }
+        }
     }
 
     /// A sync ended by itself, so there is nothing to cancel.
@@ -386,8 +428,30 @@ impl Machine {
     }
 }
 
+/// Whether a Pod says of itself that it is not to run: it is being deleted, or has ended elsewhere.
+fn ends_itself(pod: &Pod) -> Option<Cause> {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some(Cause::Stopped);
+    }
+    let phase = Phase::parse(pod.status.as_ref().and_then(|s| s.phase.as_deref()));
+    phase.is_some_and(Phase::is_terminal).then_some(Cause::Completed)
+}
+
+/// How the life of a Pod begins that is seen for the first time. Most begin by being synced. One that is being deleted,
+/// or whose status says that it has ended, is never started: what may run of it is stopped, and without anything of
+/// that kind it only needs to be cleaned up. `runtime` is `None` where nobody can say what runs.
+#[must_use]
+pub fn first_seen(pod: &Pod, runtime: Option<&PodRuntimeStatus>) -> SavedLifecycle {
+    let Some(cause) = ends_itself(pod) else { return SavedLifecycle::Syncing };
+    let quiet = runtime.is_some_and(|r| !r.may_have_running_containers() && !r.has_ready_sandbox());
+    if cause == Cause::Completed && quiet {
+        return SavedLifecycle::Terminated { cause, then: Then::Keep };
+    }
+    SavedLifecycle::Terminating { cause, grace: effective_grace(pod, None, None), then: Then::Keep }
+}
+
 fn act(failures: u32) -> Syncing {
-    Syncing::Working { dirty: false, failures, mode: Mode::Act, due: None }
+    Syncing::Working { news: News::None, failures, mode: Mode::Act, due: None }
 }
 
 impl Turn {

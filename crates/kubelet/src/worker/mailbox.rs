@@ -6,11 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use super::machine::Event;
-use crate::{Eviction, StopRequest};
+use crate::{DesiredPod, Eviction, StopRequest};
 
 #[derive(Debug, Default)]
 struct Letters {
     changed: bool,
+    /// The newest.
+    update: Option<DesiredPod>,
     /// [`Event::Stop`] and [`Event::Evict`].
     ends: VecDeque<Event>,
 }
@@ -33,6 +35,11 @@ impl Mailbox {
         self.add(|letters| letters.changed = true);
     }
 
+    /// Something else is wanted. Only the newest counts.
+    pub fn update(&self, desired: DesiredPod) {
+        self.add(|letters| letters.update = Some(desired));
+    }
+
     /// The Pod is to stop. Requests are not merged, because the order of grace periods matters; the same one twice
     /// is one.
     pub fn stop(&self, request: StopRequest) {
@@ -52,13 +59,16 @@ impl Mailbox {
         });
     }
 
-    /// The next letter; stops before news. Cancel-safe: a dropped call takes none.
+    /// The next letter; stops before updates before news. Cancel-safe: a dropped call takes none.
     pub async fn next(&self) -> Event {
         loop {
             {
                 let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(end) = letters.ends.pop_front() {
                     return end;
+                }
+                if let Some(desired) = letters.update.take() {
+                    return Event::Updated(desired);
                 }
                 if std::mem::take(&mut letters.changed) {
                     return Event::Changed;
@@ -86,6 +96,17 @@ mod tests {
         }
         assert_eq!(mailbox.next().await, Event::Stop(stop(9)));
         assert_eq!(mailbox.next().await, Event::Stop(stop(3)));
+        assert_eq!(mailbox.next().await, Event::Changed);
+        for namespace in ["a", "b"] {
+            let mut pod = k8s_openapi::api::core::v1::Pod::default();
+            pod.metadata.namespace = Some(namespace.to_owned());
+            mailbox.changed();
+            mailbox.update(DesiredPod { pod: std::sync::Arc::new(pod), objects: std::sync::Arc::default() });
+        }
+        match mailbox.next().await {
+            Event::Updated(desired) => assert_eq!(desired.pod.metadata.namespace.as_deref(), Some("b"), "latest wins"),
+            other => panic!("{other:?}"),
+        }
         assert_eq!(mailbox.next().await, Event::Changed);
         assert!(tokio::time::timeout(Duration::from_millis(1), mailbox.next()).await.is_err());
         mailbox.changed();

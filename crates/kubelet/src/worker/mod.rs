@@ -12,6 +12,7 @@ mod registry;
 pub mod requeue;
 mod steps;
 mod task;
+mod update;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use registry::{Registry, WorkerHandle};
+pub use update::differs;
+
 pub(crate) use steps::{remove_sandboxes, stop_sandboxes};
 
 use crate::DesiredPod;
@@ -59,7 +62,7 @@ pub(crate) struct NewPod {
 impl WorkerContext {
     /// Starts the worker of a Pod that has none.
     pub(crate) fn start(self: &Arc<Self>, new: NewPod) {
-        let handle = WorkerHandle::new(&new.key);
+        let handle = WorkerHandle::new(&new.key, new.desired.clone());
         self.running.fetch_add(1, Ordering::Relaxed);
         let (worker, actions) = task::Worker::new(self.clone(), new, handle.clone());
         // At once, so that whoever lists Pods next sees this one.

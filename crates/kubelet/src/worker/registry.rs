@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::mailbox::Mailbox;
 use super::questions::{Answers, PodFacts};
-use crate::PodStage;
+use crate::{DesiredPod, PodStage};
 
 /// A worker, seen from outside. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -18,18 +18,33 @@ pub(crate) struct WorkerHandle {
     pub(crate) key: PodKey,
     pub(crate) mailbox: Arc<Mailbox>,
     facts: Arc<watch::Sender<PodFacts>>,
+    desired: Arc<Mutex<DesiredPod>>,
     ended: CancellationToken,
 }
 
 impl WorkerHandle {
-    pub(crate) fn new(key: &PodKey) -> Self {
+    pub(crate) fn new(key: &PodKey, desired: DesiredPod) -> Self {
         let facts = Arc::new(watch::Sender::new(PodFacts::new()));
-        Self { key: key.clone(), mailbox: Arc::default(), facts, ended: CancellationToken::new() }
+        let desired = Arc::new(Mutex::new(desired));
+        Self { key: key.clone(), mailbox: Arc::default(), facts, desired, ended: CancellationToken::new() }
     }
 
     /// Where the Pod is, by its worker's word.
     pub(crate) fn stage(&self) -> PodStage {
         self.facts().stage
+    }
+
+    /// What is wanted, by the newest wish.
+    pub(crate) fn desired(&self) -> DesiredPod {
+        self.desired.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells the worker that something else is wanted.
+    pub(crate) fn update(&self, desired: DesiredPod) {
+        // Under the lock, so that of two updates the later one is the newest for everyone.
+        let mut newest = self.desired.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = desired.clone();
+        self.mailbox.update(desired);
     }
 
     /// What its worker says of the Pod.

@@ -111,10 +111,28 @@ impl Worker {
                 () = at(deadline), if deadline.is_some() => Event::Deadline,
                 () = at(timer), if timer.is_some() => Event::Timer,
             };
+            if let Event::Updated(desired) = &event {
+                self.take_over(desired);
+            }
             let actions = self.machine.step(event, Instant::now());
             if self.perform(actions).await {
                 return;
             }
+        }
+    }
+
+    /// Something else is wanted; the job that runs goes on with what was wanted when it began.
+    fn take_over(&mut self, desired: &DesiredPod) {
+        match self.machine.lifecycle() {
+            Lifecycle::Syncing(_) | Lifecycle::Terminating { .. } => {
+                self.desired = desired.clone();
+                self.memory.lock().wanted(&desired.pod);
+                self.publish();
+            }
+            Lifecycle::Terminated { .. }
+            | Lifecycle::Finished { .. }
+            | Lifecycle::Removing { .. }
+            | Lifecycle::Removed => {}
         }
     }
 

@@ -14,10 +14,11 @@ use minke_core::fake::FakeRuntime;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
     ContainerConfig, ContainerSecurity, ContainerStatus, LinuxResources, NamespaceMode, NamespaceOptions,
-    PodRuntimeStatus, SandboxConfig, SeccompProfile,
+    PodRuntimeStatus, SandboxConfig, SeccompProfile, labels,
 };
 use minke_kubelet::checkpoint::MemoryCheckpoints;
 use minke_kubelet::pleg::PlegConfig;
+use minke_kubelet::spec::container_hash;
 use minke_kubelet::sync::{ConfigError, ContainerRequest, HostError, PodHost, Recorder};
 use minke_kubelet::{AdmitAll, DesiredPod, Kubelet, KubeletConfig, PodReport, PodStage, Ports};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ impl PodHost for PlainHost {
             mounts: Vec::new(),
             devices: Vec::new(),
             labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
+            annotations: BTreeMap::from([(labels::HASH.to_owned(), container_hash(request.container))]),
             log_path: PathBuf::from(format!("{}/{}.log", request.container.name, request.attempt)),
             stdin: false,
             stdin_once: false,

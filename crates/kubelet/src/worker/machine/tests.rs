@@ -219,12 +219,115 @@ async fn update_pod_eviction_terminates() {
     assert_eq!(machine.step(evict(Some(0)), now), [], "nothing of it is left to evict");
 }
 
-/// The model knows four things: how far the Pod is, how many jobs run, the least grace so far, and the time.
+/// The Pod with another image, perhaps being deleted with this grace.
+fn updated(deletion: Option<i64>) -> Event {
+    let mut pod = (*pod()).clone();
+    pod.metadata.labels = Some([("version".to_owned(), "2".to_owned())].into());
+    if deletion.is_some() {
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+        pod.metadata.deletion_grace_period_seconds = deletion;
+    }
+    Event::Updated(DesiredPod { pod: Arc::new(pod), objects: Arc::default() })
+}
+
+fn ended(phase: &str) -> Event {
+    let mut pod = (*pod()).clone();
+    pod.status.get_or_insert_default().phase = Some(phase.to_owned());
+    Event::Updated(DesiredPod { pod: Arc::new(pod), objects: Arc::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_is_acted_on_at_once_even_by_a_failing_pod() {
+    let now = Instant::now();
+    let (mut machine, _) = start();
+    assert_eq!(machine.step(updated(None), now), [], "a sync that runs goes on");
+    assert_eq!(machine.step(Event::Changed, now), [], "and news do not outrank an update");
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Failed), now), [Action::Sync(Mode::Act)]);
+    drop(machine.step(Event::Synced(SyncOutcome::Failed), now));
+    assert_eq!(
+        machine.step(updated(None), now),
+        [Action::Sync(Mode::Act)],
+        "its failures were of what was wanted before"
+    );
+    drop(machine.step(Event::Synced(SyncOutcome::Settled), now));
+    assert_eq!(machine.step(updated(None), now), [Action::Sync(Mode::Act)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn update_pod_deletion_timestamp_terminates() {
+    let now = Instant::now();
+    let (mut machine, _) = start();
+    assert_eq!(
+        machine.step(updated(Some(5)), now),
+        [Action::Cancel, Action::Save, Action::Publish, stop_containers(5)]
+    );
+    assert_eq!(machine.lifecycle().cause(), Some(&Cause::Stopped));
+    assert_eq!(machine.step(updated(Some(50)), now), [], "grace only shrinks");
+    assert_eq!(machine.step(updated(Some(2)), now), [Action::Cancel, Action::Save, stop_containers(2)]);
+    assert_eq!(machine.step(updated(None), now), [], "a deletion is not taken back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminal_phase_transition() {
+    let now = Instant::now();
+    for phase in ["Succeeded", "Failed"] {
+        let (mut machine, _) = start();
+        let actions = machine.step(ended(phase), now);
+        assert_eq!(actions, [Action::Cancel, Action::Save, Action::Publish, stop_containers(30)], "{phase}");
+        assert_eq!(machine.lifecycle().cause(), Some(&Cause::Completed));
+    }
+    for phase in ["Pending", "Running", ""] {
+        let (mut machine, _) = start();
+        assert_eq!(machine.step(ended(phase), now), [], "{phase}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_updates_during_termination_change_nothing_else() {
+    let now = Instant::now();
+    let (mut machine, _) = start();
+    drop(machine.step(stop(Some(5), false), now));
+    for event in [updated(None), ended("Failed"), updated(Some(60)), updated(None)] {
+        assert_eq!(machine.step(event, now), []);
+    }
+    for _ in 0..5 {
+        drop(done(&mut machine));
+        drop(machine.step(updated(None), now));
+    }
+    assert_eq!(machine.lifecycle(), &Lifecycle::Finished { cause: Cause::Stopped });
+    assert_eq!(machine.step(updated(Some(1)), now), [], "a finished pod ignores everything");
+}
+
+#[test]
+fn update_pod_first_seen_terminal_or_deleted() {
+    use minke_core::identity::PodUid;
+    let of = |event: Event| match event {
+        Event::Updated(desired) => desired.pod,
+        other => panic!("{other:?}"),
+    };
+    let nothing = PodRuntimeStatus::empty(PodUid::new("u").unwrap());
+    let grace = Duration::from_secs(30);
+    let (completed, keep) = (Cause::Completed, Then::Keep);
+    assert_eq!(first_seen(&pod(), Some(&nothing)), SavedLifecycle::Syncing);
+    assert_eq!(first_seen(&pod(), None), SavedLifecycle::Syncing, "what is to run needs no look");
+    let failed = of(ended("Failed"));
+    let cleaned = SavedLifecycle::Terminated { cause: completed.clone(), then: keep };
+    assert_eq!(first_seen(&failed, Some(&nothing)), cleaned, "not finished, so that it is cleaned up");
+    let stopped = SavedLifecycle::Terminating { cause: completed, grace, then: keep };
+    assert_eq!(first_seen(&failed, None), stopped, "who knows what runs");
+    let deleted = SavedLifecycle::Terminating { cause: Cause::Stopped, grace: Duration::from_secs(4), then: keep };
+    assert_eq!(first_seen(&of(updated(Some(4))), Some(&nothing)), deleted);
+}
+
+/// The model knows five things: how far the Pod is, what was saved of that, which job runs, the least grace so far, and
+/// the time.
 #[derive(Debug)]
 struct Model {
     stage: u8,
     job: Option<Action>,
     grace: Option<Duration>,
+    saved: SavedLifecycle,
 }
 
 fn rank(lifecycle: &Lifecycle) -> u8 {
@@ -241,12 +344,19 @@ fn rank(lifecycle: &Lifecycle) -> u8 {
 impl Model {
     fn check(&mut self, machine: &Machine, actions: &[Action]) {
         let stage = rank(machine.lifecycle());
-        assert!(stage >= self.stage, "stages are never left backwards");
+        // A removal that was cut off begins with the clean-up again.
+        let again = stage == 2 && self.stage == 4;
+        assert!(stage >= self.stage || again, "stages are never left backwards: {machine:?}");
         for action in actions {
             match action {
                 Action::Cancel => assert!(self.job.take().is_some(), "only a job that runs can be cancelled"),
                 Action::Sync(_) | Action::Step(_) => {
                     assert_eq!(self.job.replace(*action), None, "one job at a time");
+                    if let Action::Step(_) = action {
+                        let (now, durable) = (machine.lifecycle().saved(), &self.saved);
+                        let same = std::mem::discriminant(&now) == std::mem::discriminant(durable);
+                        assert!(same, "a stage is saved before anything follows from it: {now:?}, {durable:?}");
+                    }
                     if let Action::Sync(_) = action {
                         assert_eq!(stage, 0, "no sync after the Pod must stop");
                     }
@@ -255,7 +365,8 @@ impl Model {
                         self.grace = Some(*grace);
                     }
                 }
-                Action::Save | Action::Publish => {}
+                Action::Save => self.saved = machine.lifecycle().saved(),
+                Action::Publish => {}
                 Action::End => assert_eq!((stage, self.job), (5, None)),
             }
         }
@@ -276,6 +387,9 @@ enum Input {
     Deadline,
     Stop(Option<u64>, bool),
     Evict(Option<u64>),
+    Update(Option<i64>),
+    Ended(&'static str),
+    Restart,
     JobDone(u8),
     Pass(u64),
 }
@@ -287,6 +401,9 @@ fn input() -> impl Strategy<Value = Input> {
         1 => Just(Input::Deadline),
         1 => (prop::option::of(0_u64..40), any::<bool>()).prop_map(|(g, r)| Input::Stop(g, r)),
         1 => prop::option::of(0_u64..40).prop_map(Input::Evict),
+        1 => prop::option::weighted(0.2, 0_i64..40).prop_map(Input::Update),
+        1 => prop_oneof![Just("Failed"), Just("Succeeded"), Just("Running")].prop_map(Input::Ended),
+        1 => Just(Input::Restart),
         6 => (0_u8..8).prop_map(Input::JobDone),
         2 => (0_u64..100_000).prop_map(Input::Pass),
     ]
@@ -299,7 +416,7 @@ proptest! {
         runtime.block_on(async {
             let mut now = Instant::now();
             let (mut machine, actions) = start();
-            let mut model = Model { stage: 0, job: None, grace: None };
+            let mut model = Model { stage: 0, job: None, grace: None, saved: SavedLifecycle::Syncing };
             model.check(&machine, &actions);
             for input in inputs {
                 let event = match input {
@@ -312,6 +429,20 @@ proptest! {
                     Input::Deadline => Event::Deadline,
                     Input::Stop(grace, remove) => stop(grace, remove),
                     Input::Evict(grace) => evict(grace),
+                    Input::Update(deletion) => updated(deletion),
+                    Input::Ended(phase) => ended(phase),
+                    // The agent dies here, wherever here is, and the next one begins with what was saved.
+                    Input::Restart => {
+                        // Nothing of it was left to begin with.
+                        if model.stage == 5 {
+                            continue;
+                        }
+                        let (next, actions) = Machine::start(machine.pod.clone(), model.saved.clone());
+                        machine = next;
+                        model.job = None;
+                        model.check(&machine, &actions);
+                        continue;
+                    }
                     Input::Pass(ms) => {
                         now += Duration::from_millis(ms);
                         Event::Timer

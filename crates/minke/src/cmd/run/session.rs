@@ -216,7 +216,7 @@ impl Session {
         let ours = match &admission {
             Admission::Accepted => true,
             // It may be there because of an offer whose answer was lost.
-            Admission::Unchanged => self.offered_again.contains(uid),
+            Admission::Unchanged | Admission::Updated => self.offered_again.contains(uid),
             Admission::Rejected { .. } => false,
         };
         if ours {
@@ -228,7 +228,8 @@ impl Session {
             (Admission::Rejected { reason, message }, _) => Standing::Rejected { reason, message },
             // Nothing changed, so no report will come that is newer than this one.
             (Admission::Unchanged, Some(report)) => Standing::Reported(report),
-            (Admission::Unchanged, None) | (Admission::Accepted, _) => Standing::Applied,
+            // A report that is newer than this follows an update.
+            (Admission::Unchanged, None) | (Admission::Updated | Admission::Accepted, _) => Standing::Applied,
         };
     }
 
