@@ -14,6 +14,8 @@ mod machine;
 mod recovery;
 #[path = "runtime/security.rs"]
 mod security;
+#[path = "runtime/stats.rs"]
+mod stats;
 
 use std::process::ExitCode;
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         limits::a_container_beyond_its_memory_is_oom_killed,
         limits::limits_show_inside,
         limits::a_fork_bomb_is_contained_and_stopped,
+        stats::what_a_pod_uses_is_what_its_containers_do,
         recovery::containers_outlive_the_agent_and_keep_their_exit_codes,
         recovery::a_dead_shim_is_noticed_and_its_containers_are_lost_not_successful,
         recovery::a_shim_that_died_with_the_agent_is_found_dead,

@@ -1,7 +1,7 @@
 //! Control groups: version 1, hybrid (version 1 with an extra unified hierarchy for bookkeeping) and version 2.
 //!
 //! [`Hierarchies`] is how the machine is set up, found once and handed on; a [`Cgroup`] is one path in all of its
-//! hierarchies. `plan` turns limits into files to write (pure); the rest writes them. In a hybrid set-up the unified
+//! hierarchies. `plan` turns limits into files to write (pure); `usage` reads what is used; the rest writes. In a hybrid set-up the unified
 //! hierarchy is never used to look anything up: runtimes leave processes at its root.
 
 mod bpf;
@@ -10,6 +10,7 @@ mod error;
 mod group;
 mod kill;
 mod plan;
+mod usage;
 
 pub(crate) use detect::{Controller, Hierarchies};
 pub(crate) use error::CgroupError;

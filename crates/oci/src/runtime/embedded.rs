@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 
 use super::events::Events;
 use super::state::{Container, Sandbox, lock};
+use super::stats::WritableLayers;
 use super::{EmbeddedConfig, OpenError, error, host, recover};
 use crate::cgroup::Hierarchies;
 use crate::image::ImageStore;
@@ -35,6 +36,7 @@ pub(super) struct Inner {
     pub(super) hierarchies: Hierarchies,
     pub(super) binary: Binary,
     pub(super) events: Events,
+    pub(super) writable: WritableLayers,
     sandboxes: Mutex<BTreeMap<SandboxId, Arc<Sandbox>>>,
     containers: Mutex<BTreeMap<ContainerId, Arc<Container>>>,
     /// Held for as long as the runtime lives.
@@ -104,6 +106,7 @@ impl Inner {
         Ok(Self {
             layout,
             events: Events::new(Arc::clone(&clock)),
+            writable: WritableLayers::default(),
             clock,
             images,
             network,
