@@ -17,6 +17,7 @@ pub mod fake;
 pub mod identity;
 pub mod manifest;
 pub mod objects;
+pub mod priority;
 pub mod qos;
 pub mod resources;
 pub mod runtime;

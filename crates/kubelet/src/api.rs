@@ -1,14 +1,19 @@
 //! What the kubelet core takes and gives: Pods that someone wants, and reports of what became of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use minke_core::identity::PodUid;
+use minke_core::identity::{PodKey, PodUid};
 use minke_core::objects::ObjectSet;
+use minke_core::runtime::{CgroupUsage, ContainerUsage};
 use serde::{Deserialize, Serialize};
+
+use crate::admission::{NodeOptions, Pressure};
+use crate::eviction::{EvictionConfig, Level, Signal};
 
 /// A Pod that someone wants, defaulted and validated, with identity, and the objects that it refers to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -40,6 +45,10 @@ pub struct KubeletConfig {
     pub log_max_files: u32,
     /// Most Pods at a time.
     pub max_pods: usize,
+    /// What the machine's owner says of it.
+    pub node: NodeOptions,
+    /// When Pods are evicted.
+    pub eviction: EvictionConfig,
 }
 
 impl KubeletConfig {
@@ -57,6 +66,8 @@ impl KubeletConfig {
             log_max_files: 5,
             // The kubelet's 110 is a recommendation for clusters; one machine's own limits come first here.
             max_pods: 1000,
+            node: NodeOptions::default(),
+            eviction: EvictionConfig::default(),
         }
     }
 }
@@ -162,6 +173,30 @@ pub struct Eviction {
     pub message: String,
     /// Instead of the Pod's own grace period; it can only shrink what was allowed before. Zero kills at once.
     pub grace: Option<Duration>,
+}
+
+/// What the machine is short of and what is left of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Its conditions that are true.
+    pub pressure: Vec<Pressure>,
+    /// What was left at the last look.
+    pub levels: BTreeMap<Signal, Level>,
+}
+
+/// What a Pod uses at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodUse {
+    /// Which Pod.
+    pub key: PodKey,
+    /// When, since the agent began: what a second sample is compared with.
+    pub at: Duration,
+    /// The whole Pod's cgroup.
+    pub cgroup: Option<CgroupUsage>,
+    /// Bytes of logs, and the rest, of each container.
+    pub containers: Vec<(u64, ContainerUsage)>,
+    /// Bytes of its `emptyDir`s on disk.
+    pub volume_bytes: u64,
 }
 
 /// There is no such Pod here.

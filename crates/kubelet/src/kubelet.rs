@@ -14,9 +14,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Rejection, read_machine};
+use crate::admission::{Rejection, Verdict, read_machine};
 use crate::cache::{Stamp, pod_cache};
 use crate::checkpoint::{CheckpointError, Checkpoints, DiskCheckpoints, OpenError, SavedPod, SavedState};
+use crate::eviction::{Gauge, MachineGauge, NodeState};
 use crate::host::{MachineHost, node_settings};
 use crate::images::{ImageManager, PARALLEL_PULLS};
 use crate::logs::RotationPolicy;
@@ -32,6 +33,7 @@ mod coming;
 mod housekeeping;
 mod hub;
 mod orphans;
+mod room;
 mod sink;
 mod stop;
 
@@ -74,6 +76,8 @@ pub struct Ports {
     pub host_ips: Vec<std::net::IpAddr>,
     /// How the PLEG works.
     pub pleg: PlegConfig,
+    /// What is left of the machine.
+    pub gauge: Arc<dyn Gauge>,
 }
 
 impl Ports {
@@ -87,7 +91,8 @@ impl Ports {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let checkpoints = DiskCheckpoints::open(&config.state_directory).map_err(StartError::Open)?;
-        let machine = read_machine(&config.node_name, &config.state_directory, config.max_pods);
+        let free = |capacity: &_| config.eviction.kept_free(capacity);
+        let machine = read_machine(&config.node_name, &config.state_directory, config.max_pods, &config.node, &free);
         let machine = machine.map_err(StartError::Machine)?;
         let node = node_settings(config, &machine);
         let (recorder, host_ips) = (Recorder::new(PROGRESS_BACKLOG), node.host_ips.clone());
@@ -101,6 +106,7 @@ impl Ports {
             recorder,
             host_ips,
             pleg: PlegConfig::new(config.relist_mode, config.relist_period),
+            gauge: Arc::new(MachineGauge::new(&config.state_directory, &config.log_directory, runtime.clone())),
         })
     }
 }
@@ -109,6 +115,8 @@ impl Ports {
 struct Shared {
     workers: Arc<WorkerContext>,
     admit: Arc<dyn Admit>,
+    gauge: Arc<dyn Gauge>,
+    node: NodeState,
     /// Pods are admitted one call at a time: each must see those before it.
     admission: Mutex<()>,
 }
@@ -183,7 +191,7 @@ impl Kubelet {
             cancel: cancel.clone(),
             running: AtomicUsize::new(0),
         });
-        for SavedPod { uid, desired, state } in loaded.pods {
+        for SavedPod { uid, desired, state } in room::admit_again(loaded.pods, &*ports.admit).await {
             match PodKey::of(&desired.pod) {
                 Ok(key) if key.uid == uid => {
                     workers.start(NewPod { key, desired, state, newer_than: Stamp::ZERO });
@@ -194,7 +202,9 @@ impl Kubelet {
         let orphans = orphans::run(workers.clone(), unknown, loaded.unreadable);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(orphans));
         tasks.spawn(cancel.run_until_cancelled_owned(housekeeping::run(workers.clone())));
-        let shared = Shared { workers, admit: ports.admit, admission: Mutex::new(()) };
+        let (admit, gauge, node) = (ports.admit, ports.gauge, NodeState::default());
+        room::keep(&workers, config.eviction, gauge.clone(), node.clone());
+        let shared = Shared { workers, admit, gauge, node, admission: Mutex::new(()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -205,7 +215,7 @@ impl Kubelet {
         let mut decided = Vec::with_capacity(pods.len());
         let mut coming: Vec<Coming> = Vec::new();
         for desired in pods {
-            match self.decide(desired, &coming).await {
+            match self.decide(desired, &mut coming).await {
                 Ok(new) => {
                     decided.push(Ok(coming.len()));
                     coming.push(new);
@@ -219,7 +229,7 @@ impl Kubelet {
     }
 
     /// Decides about one Pod, given those that come with it.
-    async fn decide(&self, desired: DesiredPod, coming: &[Coming]) -> Result<Coming, Admission> {
+    async fn decide(&self, desired: DesiredPod, coming: &mut [Coming]) -> Result<Coming, Admission> {
         let workers = &self.shared.workers;
         let key = PodKey::of(&desired.pod).map_err(|error| refused("InvalidPod", error.to_string()))?;
         let removal =
@@ -253,7 +263,14 @@ impl Kubelet {
         }
         let first = self.first_seen(&key.uid, &desired.pod).await;
         let rejection = match first {
-            SavedLifecycle::Syncing => self.admission(&desired, coming).await.err(),
+            SavedLifecycle::Syncing => match self.admission(&desired, coming).await {
+                Verdict::Admit => None,
+                Verdict::Reject(rejection) => Some(rejection),
+                Verdict::Preempt(preemption) => {
+                    self.preempt(&preemption, coming).await;
+                    None
+                }
+            },
             // Nothing of it will run, so it needs no place.
             SavedLifecycle::Terminating { .. }
             | SavedLifecycle::Terminated { .. }
@@ -307,7 +324,7 @@ impl Kubelet {
         if empty { Stamp::ZERO } else { workers.cache.stamp() }
     }
 
-    async fn admission(&self, desired: &DesiredPod, coming: &[Coming]) -> Result<(), Rejection> {
+    async fn admission(&self, desired: &DesiredPod, coming: &[Coming]) -> Verdict {
         let workers = &self.shared.workers;
         let mut active: Vec<_> = workers
             .registry
@@ -317,7 +334,7 @@ impl Kubelet {
             .filter_map(|h| workers.hub.get(&h.key.uid).map(|r| r.pod))
             .collect();
         active.extend(coming.iter().filter(|c| c.rejection.is_none()).map(|c| c.desired.pod.clone()));
-        self.shared.admit.admit(&desired.pod, &active).await
+        self.shared.admit.admit(&desired.pod, &active, &self.shared.node.pressure()).await
     }
 
     /// Whether the Pod has ended or is on its way there: who asks for it again means a new run, and does not have to

@@ -4,6 +4,7 @@ pub mod admission;
 mod api;
 pub mod cache;
 pub mod checkpoint;
+pub mod eviction;
 pub mod host;
 pub mod images;
 mod kubelet;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::fake::{Fault, Life, Op};
-use minke_kubelet::admission::Rejection;
+use minke_kubelet::admission::{Pressure, Rejection, Verdict};
 use minke_kubelet::runonce::{RunOnceError, RunOnceReport, RunPodError, run_with};
 use minke_kubelet::{Admit, DesiredPod, PodStage};
 use serde_json::json;
@@ -88,13 +88,17 @@ struct EverySecond(std::sync::Mutex<Vec<usize>>);
 
 #[async_trait]
 impl Admit for EverySecond {
-    async fn admit(&self, _pod: &Pod, active: &[Arc<Pod>]) -> Result<(), Rejection> {
+    async fn admit(&self, _pod: &Pod, active: &[Arc<Pod>], _pressure: &[Pressure]) -> Verdict {
         let mut seen = self.0.lock().unwrap();
         seen.push(active.len());
         if seen.len().is_multiple_of(2) {
-            return Err(Rejection { reason: "OutOfcpu".to_owned(), message: "too much".to_owned() });
+            return Verdict::Reject(Rejection { reason: "OutOfcpu".to_owned(), message: "too much".to_owned() });
         }
-        Ok(())
+        Verdict::Admit
+    }
+
+    async fn admit_again(&self, pod: &Pod, active: &[Arc<Pod>]) -> Verdict {
+        self.admit(pod, active, &[]).await
     }
 }
 

@@ -57,7 +57,13 @@ impl ImageService for FakeRuntime {
         let info = |world: &mut World, _| {
             let used_bytes = world.images.values().map(|s| s.size_bytes).sum();
             let used_inodes = u64::try_from(world.images.len()).unwrap_or(u64::MAX);
-            Ok(FsInfo { used_bytes, used_inodes, available_bytes: 1 << 40, capacity_bytes: 1 << 41 })
+            Ok(FsInfo {
+                used_bytes,
+                used_inodes,
+                available_bytes: 1 << 40,
+                capacity_bytes: 1 << 41,
+                directory: "/images".into(),
+            })
         };
         self.call(call(Op::ImageFsInfo, ""), |e, c| e.runtime(c), info).await
     }

@@ -76,6 +76,22 @@ impl Amount {
         (divisor.0 != 0).then(|| clamp_i64(div_away(self.0, divisor.0)))
     }
 
+    /// In binary form, as upstream writes bytes: whole units with the greatest suffix that leaves an integer (`100Mi`,
+    /// `1536`); amounts that are no whole units as [`fmt::Display`] has them.
+    #[must_use]
+    pub fn to_binary(self) -> String {
+        if self.0 % NANOS != 0 {
+            return self.to_string();
+        }
+        let (mut number, mut suffix) = (self.0 / NANOS, 0_usize);
+        let suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+        while number != 0 && number % 1024 == 0 && suffix + 1 < suffixes.len() {
+            number /= 1024;
+            suffix += 1;
+        }
+        format!("{number}{}", suffixes[suffix])
+    }
+
     fn capped(self) -> Self {
         Self(self.0.clamp(-MOST, MOST))
     }
@@ -220,6 +236,17 @@ impl std::iter::Sum for Amount {
     }
 }
 
+/// A quantity as upstream shows it again: in the base it was written in, with the greatest suffix that leaves an
+/// integer. An unreadable one is shown as it is.
+#[must_use]
+pub fn canonical(quantity: &Quantity) -> String {
+    match Amount::of(quantity) {
+        Ok(amount) if quantity.0.ends_with('i') => amount.to_binary(),
+        Ok(amount) => amount.to_string(),
+        Err(_) => quantity.0.clone(),
+    }
+}
+
 /// Canonical decimal form with the greatest suffix that leaves an integer: `100m`, `2`, `1500M`.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,6 +359,17 @@ mod tests {
         {
             assert_eq!(Amount::parse(text).unwrap().to_string(), shown);
         }
+    }
+
+    #[test]
+    fn shown_in_the_base_it_was_written_in() {
+        for (text, shown) in
+            [("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("500Ki", "500Ki"), ("512", "512"), ("1500M", "1500M"), ("x", "x")]
+        {
+            assert_eq!(canonical(&Quantity(text.to_owned())), shown);
+        }
+        let binary = |text: &str| Amount::parse(text).unwrap().to_binary();
+        assert_eq!([binary("104857600"), binary("1000"), binary("0"), binary("100m")], ["100Mi", "1000", "0", "100m"]);
     }
 
     proptest! {

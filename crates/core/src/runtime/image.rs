@@ -1,6 +1,7 @@
 //! Images of the runtime's store.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -180,7 +181,7 @@ pub struct ImageStatus {
 }
 
 /// How full the store's disk is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsInfo {
     /// Bytes used by images.
     pub used_bytes: u64,
@@ -190,6 +191,8 @@ pub struct FsInfo {
     pub available_bytes: u64,
     /// Bytes of the file system.
     pub capacity_bytes: u64,
+    /// A directory on it.
+    pub directory: PathBuf,
 }
 
 /// Images. All calls are cancel-safe in the sense of the port's contract.

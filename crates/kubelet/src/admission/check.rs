@@ -1,31 +1,13 @@
-//! The predicates, in upstream's order. The first that fails is the reason.
+//! The checks, in upstream's order. The first that fails is the reason.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod};
-use minke_core::resources::{Amount, pod_requests};
+use minke_core::identity::PodUid;
+use minke_core::priority::is_critical;
 
-use super::{HostPort, Machine, forbidden_sysctl, host_ports};
-
-/// Why a Pod may not run here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}: {message}")]
-pub struct Rejection {
-    /// `OutOfcpu`, `OutOfmemory`, `OutOfpods`, `NodePorts`, `AlreadyExists`, `SysctlForbidden`, …
-    pub reason: String,
-    /// For people, in upstream's words where it has some. Begins `Pod was rejected: ` in the status.
-    pub message: String,
-}
-
-impl Rejection {
-    fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason: reason.into(), message: message.into() }
-    }
-
-    /// The message of the Pod's status.
-    #[must_use]
-    pub fn status_message(&self) -> String {
-        format!("Pod was rejected: {}", self.message)
-    }
-}
+use super::fit::shortages;
+use super::preempt::victims;
+use super::pressure::refused_under;
+use super::{HostPort, Machine, Preemption, Pressure, Rejection, Verdict, forbidden_sysctl, host_ports};
 
 /// What a Pod is admitted to.
 #[derive(Debug, Clone, Copy)]
@@ -34,27 +16,54 @@ pub struct Admitting<'a> {
     pub machine: &'a Machine,
     /// Pods that run or will: not terminated, and not terminal unless still terminating.
     pub active: &'a [&'a Pod],
+    /// What the machine is short of right now.
+    pub pressure: &'a [Pressure],
     /// Ports of the host that programs other than our Pods have. Only ports that the Pod wants need be looked at.
     pub taken_ports: &'a [HostPort],
     /// Sysctls allowed beyond the safe set.
     pub allowed_sysctls: &'a [String],
 }
 
-/// Whether this Pod may run.
-///
-/// # Errors
-/// The first reason why not.
-pub fn admit(pod: &Pod, to: &Admitting<'_>) -> Result<(), Rejection> {
+/// Whether this Pod may run. A critical Pod for which only resources are short takes the place of others.
+#[must_use]
+pub fn admit(pod: &Pod, to: &Admitting<'_>) -> Verdict {
+    decide(pod, to).unwrap_or_else(Verdict::Reject)
+}
+
+fn decide(pod: &Pod, to: &Admitting<'_>) -> Result<Verdict, Rejection> {
     name_is_free(pod, to.active)?;
+    if let Some(message) = refused_under(pod, to.pressure) {
+        return Err(Rejection::new("Evicted", message));
+    }
     if let Some(message) = forbidden_sysctl(pod, to.allowed_sysctls) {
         return Err(Rejection::new("SysctlForbidden", message));
     }
     os(pod)?;
-    resources(pod, to)?;
-    node_name(pod, to.machine)?;
-    node_affinity(pod, to.machine)?;
-    ports(pod, to)?;
-    app_armor(pod)
+    let others: Vec<&Pod> = to.active.iter().copied().filter(|other| other.metadata.uid != pod.metadata.uid).collect();
+    let short = shortages(pod, &others, to.machine);
+    let place = node_affinity(pod, to.machine).and_then(|()| node_name(pod, to.machine)).and_then(|()| ports(pod, to));
+    let Some(first) = short.first() else {
+        place?;
+        app_armor(pod)?;
+        return Ok(Verdict::Admit);
+    };
+    if !is_critical(pod) {
+        return Err(first.rejection());
+    }
+    // Nobody is preempted for a Pod that would not run here anyway.
+    place?;
+    app_armor(pod)?;
+    match victims(pod, &others, &short) {
+        Ok(victims) => Ok(Verdict::Preempt(Preemption {
+            victims: victims.iter().filter_map(|v| PodUid::new(v.metadata.uid.clone()?).ok()).collect(),
+            short_of: short.iter().map(|s| s.resource.clone()).collect(),
+            otherwise: first.rejection(),
+        })),
+        Err(error) => {
+            let message = format!("Unexpected error while attempting to recover from admission failure: {error}");
+            Err(Rejection::new("UnexpectedAdmissionError", message))
+        }
+    }
 }
 
 /// Two Pods of one name can't live at a time; the same Pod (uid) again is no conflict.
@@ -77,6 +86,11 @@ fn name_is_free(pod: &Pod, active: &[&Pod]) -> Result<(), Rejection> {
 }
 
 fn os(pod: &Pod) -> Result<(), Rejection> {
+    let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get("kubernetes.io/os"));
+    if label.is_some_and(|os| os != "linux") {
+        let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+        return Err(Rejection::new("PodOSSelectorNodeLabelDoesNotMatch", message));
+    }
     match pod.spec.as_ref().and_then(|s| s.os.as_ref()).map(|os| os.name.as_str()) {
         None | Some("linux") => Ok(()),
         Some(_) => {
@@ -84,35 +98,6 @@ fn os(pod: &Pod) -> Result<(), Rejection> {
             Err(Rejection::new("PodOSNotSupported", message))
         }
     }
-}
-
-/// Everything that is requested, by this Pod and those that are active, must fit. Resources that the machine does not
-/// know are ignored, as upstream.
-fn resources(pod: &Pod, to: &Admitting<'_>) -> Result<(), Rejection> {
-    let others: Vec<&&Pod> = to.active.iter().filter(|other| other.metadata.uid != pod.metadata.uid).collect();
-    if others.len() + 1 > to.machine.max_pods {
-        return Err(out_of("pods", 1, &others.len().to_string(), &to.machine.max_pods.to_string()));
-    }
-    let wanted = pod_requests(pod);
-    for name in ["cpu", "memory", "ephemeral-storage"] {
-        let Some(capacity) = to.machine.allocatable.get(name).copied() else { continue };
-        let Some(requested) = wanted.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
-        let used: Amount = others.iter().filter_map(|other| pod_requests(other).get(name).copied()).sum();
-        if used + requested > capacity {
-            // Upstream counts CPU in millicores and everything else in units.
-            let shown = |amount: Amount| if name == "cpu" { amount.milli_value() } else { amount.value() };
-            let (used, capacity) = (shown(used).to_string(), shown(capacity).to_string());
-            return Err(out_of(name, shown(requested), &used, &capacity));
-        }
-    }
-    Ok(())
-}
-
-fn out_of(resource: &str, requested: i64, used: &str, capacity: &str) -> Rejection {
-    let message = format!(
-        "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-    );
-    Rejection::new(format!("OutOf{resource}"), message)
 }
 
 fn predicate(name: &str) -> Rejection {

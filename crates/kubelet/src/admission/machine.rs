@@ -7,6 +7,8 @@ use std::path::Path;
 
 use minke_core::resources::{Amount, ResourceList};
 
+use super::less_reserved;
+
 /// The machine, as admission sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -16,8 +18,22 @@ pub struct Machine {
     pub allocatable: ResourceList,
     /// Most Pods at a time.
     pub max_pods: usize,
-    /// Its labels, for node selectors: `kubernetes.io/os`, `kubernetes.io/arch`, `kubernetes.io/hostname`.
+    /// Its labels, for node selectors: `kubernetes.io/os`, `kubernetes.io/arch`, `kubernetes.io/hostname`, and those
+    /// that its owner gave it.
     pub labels: BTreeMap<String, String>,
+}
+
+/// What the machine's owner says of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeOptions {
+    /// Labels beside those that every machine has; of the same name, these count.
+    pub labels: BTreeMap<String, String>,
+    /// What is kept for programs that are no Pods: `cpu`, `memory`, `ephemeral-storage`.
+    pub reserved: ResourceList,
+    /// Resources that only the owner knows of: `example.com/gpu`.
+    pub extended: ResourceList,
+    /// Most processes and threads of one Pod; `None`: as many as the kernel lets it.
+    pub pod_max_pids: Option<i64>,
 }
 
 /// Memory of the machine in bytes. Limits on our own cgroup don't count: Pods live beside it, not in it.
@@ -38,19 +54,49 @@ fn total_memory(meminfo: &str) -> Option<u64> {
 }
 
 /// Gathers the facts. `state_directory` is where volumes and images live; its file system is the ephemeral storage.
+/// Pods may use what is there, less what is reserved and what eviction keeps free (`free`), as upstream.
 ///
 /// # Errors
-/// Something can't be read, with its path.
-pub fn read_machine(name: &str, state_directory: &Path, max_pods: usize) -> io::Result<Machine> {
+/// Something can't be read.
+pub fn read_machine(
+    name: &str,
+    state_directory: &Path,
+    max_pods: usize,
+    options: &NodeOptions,
+    free: &dyn Fn(&ResourceList) -> ResourceList,
+) -> io::Result<Machine> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let storage = rustix::fs::statvfs(state_directory)?;
     let amount = |units: u64| Amount::from_units(i64::try_from(units).unwrap_or(i64::MAX));
-    let allocatable = ResourceList::from([
+    let pages = huge_pages(Path::new("/sys/kernel/mm/hugepages"));
+    let in_pages: Amount = pages.values().copied().sum();
+    let capacity = ResourceList::from([
         ("cpu".to_owned(), amount(u64::try_from(cpus).unwrap_or(1))),
         ("memory".to_owned(), amount(memory_bytes()?)),
         ("ephemeral-storage".to_owned(), amount(storage.f_blocks.saturating_mul(storage.f_frsize))),
     ]);
-    Ok(Machine { name: name.to_owned(), allocatable, max_pods, labels: labels(name) })
+    let kept_free = free(&capacity);
+    let mut allocatable = less_reserved(less_reserved(capacity, &options.reserved), &kept_free);
+    // Huge pages are taken out of memory when the machine starts.
+    allocatable = less_reserved(allocatable, &ResourceList::from([("memory".to_owned(), in_pages)]));
+    allocatable.extend(pages);
+    allocatable.extend(options.extended.clone());
+    let mut labels = labels(name);
+    labels.extend(options.labels.clone());
+    Ok(Machine { name: name.to_owned(), allocatable, max_pods, labels })
+}
+
+/// The huge pages that the kernel has set aside, by resource name.
+fn huge_pages(directory: &Path) -> ResourceList {
+    let size = |entry: fs::DirEntry| {
+        let kilobytes: i64 =
+            entry.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let pages: i64 = fs::read_to_string(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
+        let bytes = kilobytes.checked_mul(1024)?;
+        let total = Amount::from_units(bytes.checked_mul(pages)?);
+        (pages > 0).then(|| (format!("hugepages-{}", Amount::from_units(bytes).to_binary()), total))
+    };
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(size).collect()
 }
 
 fn labels(name: &str) -> BTreeMap<String, String> {
@@ -76,8 +122,47 @@ mod tests {
 
     #[test]
     fn this_machine_has_something() {
-        let machine = read_machine("here", Path::new("/"), 110).unwrap();
+        let none = |_: &ResourceList| ResourceList::new();
+        let machine = read_machine("here", Path::new("/"), 110, &NodeOptions::default(), &none).unwrap();
         assert!(machine.allocatable.values().all(|amount| *amount > Amount::ZERO));
         assert_eq!(machine.labels["kubernetes.io/os"], "linux");
+    }
+
+    #[test]
+    fn what_is_reserved_or_kept_free_is_not_for_pods() {
+        let none = |_: &ResourceList| ResourceList::new();
+        let whole = read_machine("here", Path::new("/"), 110, &NodeOptions::default(), &none).unwrap();
+        let amount = |text: &str| Amount::parse(text).unwrap();
+        let options = NodeOptions {
+            labels: BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]),
+            reserved: ResourceList::from([
+                ("cpu".to_owned(), amount("100m")),
+                ("memory".to_owned(), amount("64Mi")),
+                ("ephemeral-storage".to_owned(), amount("100E")),
+            ]),
+            extended: ResourceList::from([("example.com/gpu".to_owned(), amount("2"))]),
+            pod_max_pids: None,
+        };
+        let free = |capacity: &ResourceList| {
+            assert_eq!(capacity["cpu"], whole.allocatable["cpu"]);
+            ResourceList::from([("memory".to_owned(), amount("36Mi"))])
+        };
+        let machine = read_machine("here", Path::new("/"), 110, &options, &free).unwrap();
+        assert_eq!(machine.allocatable["cpu"], whole.allocatable["cpu"] - amount("100m"));
+        assert_eq!(machine.allocatable["memory"], whole.allocatable["memory"] - amount("100Mi"));
+        assert_eq!(machine.allocatable["ephemeral-storage"], Amount::ZERO);
+        assert_eq!(machine.allocatable["example.com/gpu"], amount("2"));
+        assert_eq!(machine.labels["disk"], "ssd");
+    }
+
+    #[test]
+    fn huge_pages_by_size() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, pages) in [("hugepages-2048kB", "3"), ("hugepages-1048576kB", "0"), ("other", "9")] {
+            fs::create_dir(root.path().join(name)).unwrap();
+            fs::write(root.path().join(name).join("nr_hugepages"), pages).unwrap();
+        }
+        let found = huge_pages(root.path());
+        assert_eq!(found, ResourceList::from([("hugepages-2Mi".to_owned(), Amount::parse("6Mi").unwrap())]));
     }
 }

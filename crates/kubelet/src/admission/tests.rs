@@ -40,8 +40,12 @@ fn asks(name: &str, requests: &Value) -> Pod {
 
 fn verdict_with(pod: &Pod, active: &[&Pod], taken_ports: &[HostPort]) -> Result<(), (String, String)> {
     let machine = machine();
-    let to = Admitting { machine: &machine, active, taken_ports, allowed_sysctls: &["net.core.*".to_owned()] };
-    admit(pod, &to).map_err(|r| (r.reason, r.message))
+    let allowed_sysctls = &["net.core.*".to_owned()];
+    match admit(pod, &Admitting { machine: &machine, active, pressure: &[], taken_ports, allowed_sysctls }) {
+        Verdict::Admit => Ok(()),
+        Verdict::Reject(Rejection { reason, message }) => Err((reason, message)),
+        Verdict::Preempt(preemption) => Err(("Preempt".to_owned(), format!("{:?}", preemption.victims))),
+    }
 }
 
 fn verdict(pod: &Pod, active: &[&Pod]) -> Result<(), (String, String)> {
@@ -79,6 +83,72 @@ fn out_of_each_resource_in_upstreams_words() {
     );
     assert_eq!(reason(&asks("a", &json!({"ephemeral-storage": "11Gi"})), &[]), "OutOfephemeral-storage");
     assert_eq!(reason(&asks("a", &json!({"example.com/gpu": "1"})), &[]), "admitted");
+}
+
+#[test]
+fn out_of_resources_that_the_machine_has_none_of() {
+    assert_eq!(reason(&asks("a", &json!({"hugepages-2Mi": "2Mi"})), &[]), "OutOfhugepages-2Mi");
+    let mut machine = machine();
+    machine.allocatable.insert("example.com/gpu".to_owned(), Amount::from_units(1));
+    let there = asks("there", &json!({"example.com/gpu": "1"}));
+    let (pressure, taken_ports, allowed_sysctls) = (&[], &[], &[]);
+    let verdict = |active: &[&Pod]| {
+        let to = Admitting { machine: &machine, active, pressure, taken_ports, allowed_sysctls };
+        admit(&asks("a", &json!({"example.com/gpu": "1"})), &to)
+    };
+    assert_eq!(verdict(&[]), Verdict::Admit);
+    let Verdict::Reject(rejection) = verdict(&[&there]) else { panic!("admitted") };
+    assert_eq!(rejection.reason, "OutOfexample.com/gpu");
+}
+
+#[test]
+fn init_containers_and_sidecars_count_as_they_run() {
+    let with = |init: Value| {
+        let main = json!([{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]);
+        reason(&pod("a", &json!({"containers": main, "initContainers": init})), &[])
+    };
+    let asks = |policy: Value, cpu: &str| json!([{"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}}}]);
+    assert_eq!(with(asks(Value::Null, "2")), "admitted", "an init container is gone before the others start");
+    assert_eq!(with(asks(Value::Null, "2001m")), "OutOfcpu");
+    assert_eq!(with(asks(json!("Always"), "501m")), "OutOfcpu", "a sidecar runs beside the others");
+    assert_eq!(with(asks(json!("Always"), "500m")), "admitted");
+}
+
+#[test]
+fn a_critical_pod_takes_the_place_of_others() {
+    let critical = |spec: &Value| {
+        let mut pod = asks("critical", spec);
+        pod.spec.as_mut().unwrap().priority_class_name = Some("system-node-critical".to_owned());
+        pod
+    };
+    let (idle, busy) = (pod("idle", &json!({})), asks("busy", &json!({"cpu": "2"})));
+    let wants = critical(&json!({"cpu": "1"}));
+    assert_eq!(verdict(&wants, &[&idle, &busy]), rejected("Preempt", "[uid-busy]"));
+    assert_eq!(reason(&asks("a", &json!({"cpu": "1"})), &[&idle, &busy]), "OutOfcpu", "an ordinary one does not");
+    let (reason_of_none, message) = verdict(&critical(&json!({"cpu": "3"})), &[&busy]).unwrap_err();
+    assert_eq!(reason_of_none, "UnexpectedAdmissionError");
+    assert_eq!(
+        message,
+        "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
+         pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 1000), ]"
+    );
+    let mut elsewhere = wants;
+    elsewhere.spec.as_mut().unwrap().node_name = Some("there".to_owned());
+    assert_eq!(reason(&elsewhere, &[&busy]), "NodeName", "nobody goes for a pod that would not run here anyway");
+    assert_eq!(reason(&critical(&json!({"cpu": "2", "memory": "5Gi"})), &[&busy]), "UnexpectedAdmissionError");
+}
+
+#[test]
+fn under_pressure_only_some_come_in() {
+    let machine = machine();
+    let with = |pod: &Pod, pressure: &[Pressure]| {
+        admit(pod, &Admitting { machine: &machine, active: &[], pressure, taken_ports: &[], allowed_sysctls: &[] })
+    };
+    let plain = pod("a", &json!({}));
+    assert_eq!(with(&plain, &[]), Verdict::Admit);
+    let message = "The node had condition: [DiskPressure]. ".to_owned();
+    assert_eq!(with(&plain, &[Pressure::Disk]), Verdict::Reject(Rejection { reason: "Evicted".to_owned(), message }));
+    assert_eq!(with(&asks("a", &json!({"cpu": "1"})), &[Pressure::Memory]), Verdict::Admit);
 }
 
 #[test]
@@ -165,6 +235,9 @@ fn node_selectors_names_and_systems() {
     assert_eq!(select(json!({"nodeName": "there"})), "NodeName");
     assert_eq!(select(json!({"os": {"name": "linux"}})), "admitted");
     assert_eq!(select(json!({"os": {"name": "windows"}})), "PodOSNotSupported");
+    let mut labelled = pod("a", &json!({}));
+    labelled.metadata.labels = Some(BTreeMap::from([("kubernetes.io/os".to_owned(), "windows".to_owned())]));
+    assert_eq!(reason(&labelled, &[]), "PodOSSelectorNodeLabelDoesNotMatch");
 }
 
 #[test]
@@ -228,8 +301,9 @@ proptest! {
         let mut active: Vec<&Pod> = Vec::new();
         let mut used = 0;
         for (pod, millis) in pods.iter().zip(&cpus) {
-            let to = Admitting { machine: &machine, active: &active, taken_ports: &[], allowed_sysctls: &[] };
-            let admitted = admit(pod, &to).is_ok();
+            let (pressure, taken_ports, allowed_sysctls) = (&[], &[], &[]);
+            let to = Admitting { machine: &machine, active: &active, pressure, taken_ports, allowed_sysctls };
+            let admitted = admit(pod, &to) == Verdict::Admit;
             prop_assert_eq!(admitted, used + millis <= 2000 || *millis == 0);
             if admitted {
                 active.push(pod);

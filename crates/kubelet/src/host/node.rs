@@ -28,7 +28,7 @@ pub(crate) fn node_settings(config: &KubeletConfig, machine: &Machine) -> NodeSe
         cgroup_root: config.cgroup_root.clone(),
         cluster_domain: CLUSTER_DOMAIN.to_owned(),
         host_dns,
-        limits: LimitFacts { memory_bytes, pod_pids_limit: None },
+        limits: LimitFacts { memory_bytes, pod_pids_limit: config.node.pod_max_pids },
         allocatable: machine.allocatable.clone(),
     }
 }

@@ -32,6 +32,21 @@ pub(super) async fn run(ctx: Arc<WorkerContext>) {
     }
 }
 
+/// Removes what nobody needs, whatever its age: dead containers beyond those that say what to do next, and images
+/// that no container has.
+pub(super) async fn reclaim(ctx: &WorkerContext) {
+    for worker in ctx.registry.all() {
+        collect(ctx, &garbage(&ctx.cache.get(&worker.key.uid).status)).await;
+    }
+    let images = bounded("list images", CALL_TIMEOUT, ctx.sync.runtime.list_images()).await.unwrap_or_default();
+    for image in images {
+        // The store refuses to remove what a container has.
+        if let Err(error) = bounded("remove image", CALL_TIMEOUT, ctx.sync.runtime.remove_image(&image.id.0)).await {
+            tracing::debug!(image = %image.id, error = error_chain(&error), "an image stays");
+        }
+    }
+}
+
 /// What may go.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Garbage {

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::machine::{Action, Event, MAX_RETRIES, PodRun};
+use crate::admission::{Preemption, Verdict};
 use crate::checkpoint::{CheckpointError, Checkpoints, SavedState};
 use crate::kubelet::sync_context;
 use crate::pleg::{bounded, read_pod};
@@ -140,7 +141,12 @@ pub async fn run_with(
     };
     let (mut results, mut admitted, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
     for desired in pods {
-        if let Err(rejection) = ports.admit.admit(&desired.pod, &admitted).await {
+        let rejection = match ports.admit.admit(&desired.pod, &admitted, &[]).await {
+            Verdict::Admit => None,
+            // Nothing of this run is stopped again for another: whoever comes first stays.
+            Verdict::Reject(rejection) | Verdict::Preempt(Preemption { otherwise: rejection, .. }) => Some(rejection),
+        };
+        if let Some(rejection) = rejection {
             let failure = FailureOverride { reason: rejection.reason.clone(), message: rejection.status_message() };
             results.push(RunPodResult { pod: reject(&ctx, &ports, desired, failure).await, error: None });
             continue;

@@ -123,6 +123,7 @@ impl Bed {
             recorder: Recorder::new(4096),
             host_ips: vec!["192.0.2.7".parse().unwrap()],
             pleg: PlegConfig::default(),
+            gauge: Arc::new(minke_kubelet::eviction::NoGauge),
         }
     }
 

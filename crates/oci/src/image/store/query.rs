@@ -76,6 +76,7 @@ impl ImageStore {
             used_inodes,
             available_bytes: fs.f_bavail.saturating_mul(fs.f_frsize),
             capacity_bytes: fs.f_blocks.saturating_mul(fs.f_frsize),
+            directory: dir,
         })
     }
 }
