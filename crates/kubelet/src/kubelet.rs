@@ -175,7 +175,8 @@ impl Kubelet {
         let (cache, writer) = pod_cache();
         let (tasks, cancel, registry) = (TaskTracker::new(), CancellationToken::new(), Registry::default());
         let (sink, unknown) = sink::Dispatcher::new(registry.clone());
-        let pleg = Pleg::start(runtime.clone(), writer, Arc::new(sink), ports.pleg.clone(), &tasks, &cancel);
+        let (sink, how) = (Arc::new(sink), ports.pleg.clone());
+        let pleg = Pleg::start(runtime.clone(), writer, sink, how, clock.clone(), &tasks, &cancel);
         let metrics = Metrics::default();
         pleg.register(&metrics, &clock);
         let sync = sync_context(&config, &ports, runtime, clock);

@@ -32,7 +32,7 @@ async fn metrics_follow_a_pod() {
     kubelet.apply(vec![simple("a", "Always")]).await;
     until(&kubelet, &uid("a"), "runs", |r| support::phase(r) == "Running").await;
     let text = kubelet.metrics().text();
-    for line in ["kubelet_pleg_discard_events 0", "minke_pleg_hanging_calls 0.0"] {
+    for line in ["kubelet_running_pods 1", "kubelet_pleg_discard_events 0", "minke_pleg_hanging_calls 0.0"] {
         assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
     }
     kubelet.shutdown().await;

@@ -19,6 +19,14 @@ pub enum LifecycleEvent {
 }
 
 impl LifecycleEvent {
+    /// What it happened to, where workers are told.
+    pub(super) fn told_id(&self) -> Option<&str> {
+        match self {
+            Self::Started(id) | Self::Died(id) | Self::Removed(id) => Some(id),
+            Self::Changed(_) | Self::Sync => None,
+        }
+    }
+
     /// Whether workers are told.
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -47,9 +55,9 @@ fn step(id: &str, old: Option<State>, new: Option<State>, events: &mut Vec<Lifec
     match (old, new) {
         (_, Some(State::Running)) => events.push(LifecycleEvent::Started(id)),
         (_, Some(State::Exited)) => events.push(LifecycleEvent::Died(id)),
-        (_, Some(State::Unknown)) => events.push(LifecycleEvent::Changed(id)),
+        (_, Some(State::Created | State::Unknown)) => events.push(LifecycleEvent::Changed(id)),
         (Some(State::Exited), None) => events.push(LifecycleEvent::Removed(id)),
-        (Some(State::Running | State::Unknown), None) => {
+        (Some(State::Created | State::Running | State::Unknown), None) => {
             events.push(LifecycleEvent::Died(id.clone()));
             events.push(LifecycleEvent::Removed(id));
         }
@@ -71,14 +79,14 @@ mod tests {
     #[test]
     fn the_state_diff_table() {
         let c = || "c".to_owned();
-        let all = [None, Some(State::Running), Some(State::Exited), Some(State::Unknown)];
+        let all = [None, Some(State::Created), Some(State::Running), Some(State::Exited), Some(State::Unknown)];
         for old in all {
             for new in all {
                 let expected = match (old, new) {
                     (a, b) if a == b => vec![],
                     (_, Some(State::Running)) => vec![Started(c())],
                     (_, Some(State::Exited)) => vec![Died(c())],
-                    (_, Some(State::Unknown)) => vec![Changed(c())],
+                    (_, Some(State::Created | State::Unknown)) => vec![Changed(c())],
                     (Some(State::Exited), None) => vec![Removed(c())],
                     (_, None) => vec![Died(c()), Removed(c())],
                 };

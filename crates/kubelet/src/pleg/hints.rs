@@ -1,6 +1,6 @@
 //! What somebody wants listed. A set, so that a storm of hints about a Pod is one relist.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use minke_core::identity::PodUid;
@@ -19,6 +19,8 @@ pub(super) enum Want {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) pods: HashMap<PodUid, Want>,
+    /// Sandboxes and containers that events told of.
+    pub(super) events: HashSet<String>,
     pub(super) all: bool,
 }
 
@@ -37,6 +39,14 @@ impl Hints {
     pub(super) fn pod(&self, uid: &PodUid) {
         self.add(|batch| {
             batch.pods.entry(uid.clone()).or_insert(Want::List);
+        });
+    }
+
+    /// An event of the runtime: the same as [`Hints::pod`], and what it is about was not missed.
+    pub(super) fn event(&self, uid: &PodUid, id: &str) {
+        self.add(|batch| {
+            batch.pods.entry(uid.clone()).or_insert(Want::List);
+            batch.events.insert(id.to_owned());
         });
     }
 

@@ -13,9 +13,12 @@ use minke_core::runtime::{
 use tokio::time::timeout;
 
 use super::record::{Record, group};
+use super::relister::Outcome;
 
 /// Calls of one Pod's inspection that run at a time.
 const CALLS_AT_A_TIME: usize = 8;
+/// Lists of one Pod that are out of date, one after the other, before the runtime is not believed.
+const LOOKS: usize = 3;
 
 pub(crate) async fn bounded<T>(
     operation: Operation,
@@ -42,12 +45,33 @@ pub(super) async fn list_pod(runtime: &dyn Runtime, uid: &PodUid, after: Duratio
     Ok(group(&sandboxes, &containers).remove(uid).unwrap_or_default())
 }
 
-/// Reads the full status of everything in `record`. What is gone meanwhile is left out.
-pub(super) async fn inspect(
+/// Inspects what `record` lists. When something in it is gone by then the list is out of date and is made again, so
+/// that a status is never less than its list: a sandbox that was left out would be made a second time.
+pub(super) async fn look(runtime: &dyn Runtime, uid: &PodUid, mut record: Record, after: Duration) -> Outcome {
+    for _ in 0..LOOKS {
+        if record.is_empty() {
+            return Outcome::Inspected { record, status: Ok(PodRuntimeStatus::empty(uid.clone())) };
+        }
+        match bounded("pod status", after, inspect(runtime, uid, &record)).await {
+            Ok(Some(status)) => return Outcome::Inspected { record, status: Ok(status) },
+            Ok(None) => {}
+            Err(error) => return Outcome::Inspected { record, status: Err(error) },
+        }
+        record = match list_pod(runtime, uid, after).await {
+            Ok(record) => record,
+            Err(error) => return Outcome::NotListed(error),
+        };
+    }
+    let error = RuntimeError::failed("pod status", "the runtime lists sandboxes or containers that it does not have");
+    Outcome::Inspected { record, status: Err(error) }
+}
+
+/// Reads the full status of everything in `record`. `None`: something of it is gone.
+async fn inspect(
     runtime: &dyn Runtime,
     uid: &PodUid,
     record: &Record,
-) -> Result<PodRuntimeStatus, RuntimeError> {
+) -> Result<Option<PodRuntimeStatus>, RuntimeError> {
     let ids: Vec<SandboxId> = record.sandboxes.iter().map(|item| SandboxId(item.id.clone())).collect();
     let mut sandboxes: Vec<_> = stream::iter(ids)
         .map(|id| async move { present(runtime.sandbox_status(&id).await) })
@@ -62,13 +86,16 @@ pub(super) async fn inspect(
         .try_filter_map(|status| async move { Ok(status) })
         .try_collect()
         .await?;
+    if sandboxes.len() < record.sandboxes.len() || containers.len() < record.containers.len() {
+        return Ok(None);
+    }
     sandboxes.sort_by_key(|s| Reverse((s.info.attempt, s.info.created_at)));
     containers.sort_by_key(|c| Reverse((c.created_at, c.attempt)));
     let ips = match sandboxes.first() {
         Some(newest) if newest.info.state == SandboxState::Ready => newest.ips.clone(),
         Some(_) | None => Vec::new(),
     };
-    Ok(PodRuntimeStatus { uid: uid.clone(), sandboxes, containers, ips })
+    Ok(Some(PodRuntimeStatus { uid: uid.clone(), sandboxes, containers, ips }))
 }
 
 fn present<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
@@ -86,5 +113,9 @@ fn present<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError
 /// Whatever the runtime answers; [`RuntimeError::TimedOut`] after `after` for a list or the whole inspection.
 pub async fn read_pod(runtime: &dyn Runtime, uid: &PodUid, after: Duration) -> Result<PodRuntimeStatus, RuntimeError> {
     let record = list_pod(runtime, uid, after).await?;
-    bounded("pod status", after, inspect(runtime, uid, &record)).await
+    match look(runtime, uid, record, after).await {
+        Outcome::Inspected { status, record: _ } => status,
+        Outcome::NotListed(error) => Err(error),
+        Outcome::Unchanged => Ok(PodRuntimeStatus::empty(uid.clone())),
+    }
 }

@@ -10,20 +10,34 @@
 //!  timer ──────────────────────────────────►  └─► full list: compare ─► jobs ───────────┘
 //! ```
 //!
-//! One task (`relister`) owns every record; jobs run beside it and come back to it, so a runtime call that hangs
-//! for one Pod stalls that Pod alone. Events are handed to the workers' mailboxes, which coalesce and can't overflow.
+//! | where | what |
+//! |---|---|
+//! | `relister`, `diff`, `record`, `tally` | decides (synchronous): records, comparison, whom to look at, cache, events, gauges |
+//! | `task`, `inspect` | performs: lists, looks beside each other, timers |
+//! | `stream`, `reconnect` | the runtime's events as hints; when a broken stream is opened again |
+//! | `period`, `health` | how often everything is listed; whether the PLEG works |
+//! | `hints`, `control` | what others ask for; what can be changed while it runs |
+//! | `stats`, `calls` | its numbers, which are its metrics; calls that hang |
+//!
+//! One task owns every record; looks run beside it and come back to it, so a runtime call that hangs for one Pod
+//! stalls that Pod alone. Hints coalesce by Pod, and so do events in the workers' mailboxes: nothing can overflow,
+//! nothing is dropped.
 
 mod calls;
+mod control;
 mod diff;
 mod health;
 mod hints;
 mod inspect;
 mod ips;
 mod period;
+mod reconnect;
 mod record;
 mod relister;
 mod stats;
 mod stream;
+mod tally;
+mod task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +48,7 @@ use minke_core::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use control::Periods;
 pub use diff::{LifecycleEvent, diff};
 pub use health::{Health, Unhealthy};
 pub(crate) use inspect::bounded;
@@ -46,8 +61,12 @@ pub use stats::PlegStats;
 use crate::RelistMode;
 use crate::cache::CacheWriter;
 use crate::metrics::Metrics;
+use control::Control;
 use hints::Hints;
+use relister::Relister;
 use stats::Counters;
+use stream::StreamTask;
+use task::RelistTask;
 
 /// How the PLEG works.
 #[derive(Debug, Clone)]
@@ -81,6 +100,11 @@ impl PlegConfig {
             RelistMode::Evented => config,
         }
     }
+
+    fn periods(&self) -> Periods {
+        let Self { relist_period, slow_relist_period, relist_threshold, .. } = self;
+        Periods { relist: *relist_period, slow_relist: *slow_relist_period, threshold: *relist_threshold }
+    }
 }
 
 impl Default for PlegConfig {
@@ -111,7 +135,7 @@ pub trait EventSink: Send + Sync + 'static {
 pub struct Pleg {
     hints: Arc<Hints>,
     counters: Arc<Counters>,
-    threshold: Duration,
+    control: Control,
 }
 
 impl Pleg {
@@ -122,19 +146,28 @@ impl Pleg {
         cache: CacheWriter,
         sink: Arc<dyn EventSink>,
         config: PlegConfig,
+        clock: Arc<dyn Clock>,
         tasks: &TaskTracker,
         cancel: &CancellationToken,
     ) -> Self {
         let hints = Arc::new(Hints::default());
         let counters = Arc::new(Counters::new(config.patience));
-        let pleg = Self { hints: hints.clone(), counters: counters.clone(), threshold: config.relist_threshold };
+        let control = Control::new(config.periods());
         if config.use_events {
-            let stream = stream::StreamTask::new(runtime.clone(), hints.clone(), counters.clone());
+            let stream = StreamTask {
+                runtime: runtime.clone(),
+                hints: hints.clone(),
+                counters: counters.clone(),
+                clock,
+                switch: control.switch(),
+            };
             tasks.spawn(cancel.clone().run_until_cancelled_owned(stream.run()));
         }
-        let relister = relister::Relister::new(runtime, cache, sink, config, hints, counters);
-        tasks.spawn(cancel.clone().run_until_cancelled_owned(relister.run()));
-        pleg
+        let Periods { relist, slow_relist, threshold: _ } = control.periods();
+        let relister = Relister::new(cache, sink, counters.clone(), Period::new(relist, slow_relist));
+        let task = RelistTask::new(runtime, config, hints.clone(), counters.clone(), control.switch(), relister);
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(task.run()));
+        Self { hints, counters, control }
     }
 
     /// Lists this Pod soon, and inspects it if anything changed.
@@ -152,9 +185,32 @@ impl Pleg {
         self.hints.all();
     }
 
+    /// The durations of relists now.
+    #[must_use]
+    pub fn periods(&self) -> Periods {
+        self.control.periods()
+    }
+
+    /// Changes the durations of relists. A shorter one counts at once, from the end of the relist before; a longer one
+    /// after the next.
+    pub fn set_periods(&self, periods: Periods) {
+        self.control.set_periods(periods);
+    }
+
+    /// Stops listing and listening until [`Pleg::resume`]. Looks that are under way still end; hints are kept. Does
+    /// nothing when stopped already. Waiters of the cache reach their bounds meanwhile.
+    pub fn stop(&self) {
+        self.control.set_on(false);
+    }
+
+    /// Goes on after [`Pleg::stop`], with a full relist. Does nothing when it was not stopped.
+    pub fn resume(&self) {
+        self.control.set_on(true);
+    }
+
     /// Whether relists succeed. Pods that can't be inspected do not matter here.
     pub fn health(&self) -> Health {
-        health::judge(self.counters.last_relist(), tokio::time::Instant::now(), self.threshold)
+        health::judge(self.counters.last_relist(), tokio::time::Instant::now(), self.periods().threshold)
     }
 
     /// Shows what it has done so far in the agent's metrics.
@@ -169,5 +225,7 @@ impl Pleg {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

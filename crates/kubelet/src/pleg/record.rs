@@ -12,7 +12,10 @@ pub enum State {
     Running,
     /// A sandbox that is not ready, a container that ended.
     Exited,
-    /// A container that is created, or of which the runtime can't say.
+    /// A container that is created and was not started yet. Upstream has one state for this and `Unknown`, and so
+    /// does not notice when the one becomes the other.
+    Created,
+    /// A container of which the runtime can't say.
     Unknown,
 }
 
@@ -21,7 +24,8 @@ impl From<ContainerPhase> for State {
         match phase {
             ContainerPhase::Running => Self::Running,
             ContainerPhase::Exited => Self::Exited,
-            ContainerPhase::Created | ContainerPhase::Unknown => Self::Unknown,
+            ContainerPhase::Created => Self::Created,
+            ContainerPhase::Unknown => Self::Unknown,
         }
     }
 }

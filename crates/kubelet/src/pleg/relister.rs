@@ -1,45 +1,44 @@
-//! The task that owns every record: starts lists and inspections, compares, writes the cache, tells the workers.
+//! Owns every record: decides whom to look at, compares, writes the cache, tells the workers. Synchronous; the task
+//! performs the looks it asks for and brings back what they found.
 //!
 //! For each Pod:
 //! ```text
-//!  Idle ──hint, or a full list that differs──► Busy{again: no} ──job done──► Idle
+//!  Idle ──hint, or a full list that differs──► Busy{again: no} ──look done──► Idle
 //!                                                │        ▲
-//!                                        hint    ▼        │ job done: start over
+//!                                        hint    ▼        │ look done: start over
 //!                                              Busy{again: yes}
 //! ```
 //! A record is promoted only together with the cache entry made from it, so a failed inspection is tried again and
-//! finds the same change again.
+//! finds the same change again. A Pod is held in the cache from the moment that something may have changed until
+//! that is known, so a full relist that overtakes a look answers nobody with the status from before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
 use minke_core::identity::PodUid;
-use minke_core::runtime::{
-    ContainerInfo, ContainerPhase, ListFilter, PodRuntimeStatus, Runtime, RuntimeError, SandboxInfo, SandboxState,
-    error_chain,
-};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use minke_core::runtime::{PodRuntimeStatus, RuntimeError, error_chain};
+use tokio::time::Instant;
 
-use super::hints::{Batch, Hints, Want};
-use super::inspect::{bounded, inspect, list, list_pod};
+use super::hints::Want;
 use super::period::{Period, StreamState};
-use super::record::{Record, group};
-use super::stats::{Counters, InState};
-use super::{EventSink, LifecycleEvent, PlegConfig, diff, preserve_ips};
+use super::record::Record;
+use super::stats::Counters;
+use super::tally::Tally;
+use super::{EventSink, LifecycleEvent, diff, preserve_ips};
 use crate::cache::{CacheWriter, Stamp};
 
-type Listing = Result<(Vec<SandboxInfo>, Vec<ContainerInfo>), RuntimeError>;
+/// An event may be so much later than the list that shows what it tells, before it counts as missed.
+const EVENT_GRACE: Duration = Duration::from_secs(1);
 
 /// What is known of one Pod.
 #[derive(Debug, Default)]
 struct Tracked {
     /// As of the newest cache entry.
     record: Record,
-    /// When that was observed; a full list that began before has nothing to add.
-    observed: Stamp,
+    /// When the newest look ended. A list that began before may be the older of the two, although its stamp is greater
+    /// than the look's: it has nothing to add.
+    read: Stamp,
     /// The newest inspection failed, or one was asked for: inspect even without a change.
     reinspect: bool,
     job: Job,
@@ -54,16 +53,33 @@ enum Job {
     },
 }
 
-/// What a job found out about a Pod.
-struct Found {
-    uid: PodUid,
-    stamp: Stamp,
-    hinted: bool,
-    outcome: Outcome,
+/// A Pod to be looked at. Exactly one [`Found`] comes back for each.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) uid: PodUid,
+    /// Taken before anything is read for it.
+    pub(super) stamp: Stamp,
+    /// As a full list shows it; `None`: to be listed by itself.
+    pub(super) listed: Option<Record>,
+    /// What is known; a list that shows the same needs no inspection.
+    pub(super) known: Record,
+    /// Inspect in any case.
+    pub(super) inspect: bool,
 }
 
-enum Outcome {
-    /// The list shows no change, and nobody wanted more.
+/// What a look found out about a Pod.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) uid: PodUid,
+    pub(super) stamp: Stamp,
+    /// It was listed by itself.
+    pub(super) alone: bool,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The list shows what is known, and nobody wanted more.
     Unchanged,
     /// Listed and inspected.
     Inspected { record: Record, status: Result<PodRuntimeStatus, RuntimeError> },
@@ -72,190 +88,158 @@ enum Outcome {
 }
 
 pub(super) struct Relister {
-    runtime: Arc<dyn Runtime>,
     cache: CacheWriter,
     sink: Arc<dyn EventSink>,
-    config: PlegConfig,
-    hints: Arc<Hints>,
     counters: Arc<Counters>,
     period: Period,
     pods: HashMap<PodUid, Tracked>,
-    /// When a Pod was last found gone.
+    /// Idle Pods that are to be inspected again.
+    failing: HashSet<PodUid>,
+    /// Sandboxes and containers that a full list showed to have changed, and no event told of; since when.
+    suspects: HashMap<String, Instant>,
+    /// When the newest look ended that found its Pod gone.
     gone: Stamp,
-    jobs: JoinSet<Found>,
-    permits: Arc<Semaphore>,
-}
-
-/// The full relist: due at some time, or going on.
-enum Full {
-    Due(Instant),
-    Listing { begun: Instant, stamp: Stamp, call: BoxFuture<'static, Listing>, again: bool },
+    tally: Tally,
+    /// Whether everything was ever listed.
+    begun: bool,
+    /// Events that had been received when everything was last listed.
+    events: u64,
 }
 
 impl Relister {
-    pub(super) fn new(
-        runtime: Arc<dyn Runtime>,
-        cache: CacheWriter,
-        sink: Arc<dyn EventSink>,
-        config: PlegConfig,
-        hints: Arc<Hints>,
-        counters: Arc<Counters>,
-    ) -> Self {
-        let period = Period::new(config.relist_period, config.slow_relist_period);
-        let permits = Arc::new(Semaphore::new(config.concurrency.max(1)));
-        let (pods, jobs) = (HashMap::new(), JoinSet::new());
-        Self { runtime, cache, sink, config, hints, counters, period, pods, gone: Stamp::ZERO, jobs, permits }
-    }
-
-    pub(super) async fn run(mut self) {
-        let mut full = Full::Due(Instant::now());
-        let mut retry = Instant::now();
-        loop {
-            let due = match full {
-                Full::Due(at) => Some(at),
-                Full::Listing { .. } => None,
-            };
-            // Pods that could not be inspected are looked at again without listing everything.
-            let retries = self.pods.values().any(|p| p.reinspect && matches!(p.job, Job::Idle));
-            tokio::select! {
-                biased;
-                Some(found) = self.jobs.join_next(), if !self.jobs.is_empty() => match found {
-                    Ok(found) => self.finish(found),
-                    Err(error) => tracing::error!(%error, "an inspection ended abnormally"),
-                },
-                batch = self.hints.take() => self.take_hints(batch, &mut full),
-                listing = next_listing(&mut full) => {
-                    full = self.finish_full(std::mem::replace(&mut full, Full::Due(Instant::now())), listing);
-                }
-                () = maybe_sleep_until(due), if due.is_some() => full = self.start_full(),
-                () = sleep_until(retry), if retries => {
-                    retry = Instant::now() + self.period.retry();
-                    self.retry();
-                }
-            }
+    pub(super) fn new(cache: CacheWriter, sink: Arc<dyn EventSink>, counters: Arc<Counters>, period: Period) -> Self {
+        Self {
+            cache,
+            sink,
+            counters,
+            period,
+            pods: HashMap::new(),
+            failing: HashSet::new(),
+            suspects: HashMap::new(),
+            gone: Stamp::ZERO,
+            tally: Tally::default(),
+            begun: false,
+            events: 0,
         }
     }
 
-    fn take_hints(&mut self, batch: Batch, full: &mut Full) {
-        for (uid, want) in batch.pods {
-            self.start(uid, want, None);
-        }
-        if batch.all {
-            match full {
-                Full::Due(at) => *at = Instant::now(),
-                Full::Listing { again, .. } => *again = true,
-            }
-        }
+    /// The next stamp: taken before anything is read.
+    pub(super) fn stamp(&self) -> Stamp {
+        self.cache.stamp()
     }
 
-    fn start_full(&self) -> Full {
-        let (stamp, runtime, after) = (self.cache.stamp(), self.runtime.clone(), self.config.list_timeout);
-        let under_way = self.counters.calls.begin();
-        let call = async move {
-            let listing = list(&*runtime, &ListFilter::default(), after).await;
-            drop(under_way);
-            listing
+    pub(super) fn set_periods(&mut self, short: Duration, long: Duration) {
+        self.period.set(short, long);
+    }
+
+    /// How long until everything is listed again.
+    pub(super) fn gap(&self, now: Instant) -> Duration {
+        // Whether something was missed shows at the next relist.
+        if self.suspects.is_empty() { self.period.gap(self.counters.stream(), now) } else { self.period.retry() }
+    }
+
+    /// How long until what failed is tried again.
+    pub(super) fn retry_gap(&self) -> Duration {
+        self.period.retry()
+    }
+
+    /// Whether Pods wait for another inspection.
+    pub(super) fn is_failing(&self) -> bool {
+        !self.failing.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tracked(&self) -> usize {
+        self.pods.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> super::tally::Counts {
+        self.tally.total()
+    }
+
+    /// Somebody wants these Pods looked at; events told of these sandboxes and containers.
+    pub(super) fn hinted(&mut self, pods: HashMap<PodUid, Want>, events: &HashSet<String>) -> Vec<Look> {
+        if !self.suspects.is_empty() {
+            self.suspects.retain(|id, _| !events.contains(id));
         }
-        .boxed();
-        Full::Listing { begun: Instant::now(), stamp, call, again: false }
+        pods.into_iter().filter_map(|(uid, want)| self.start(uid, want, None)).collect()
     }
 
-    fn finish_full(&mut self, full: Full, listing: Listing) -> Full {
-        let now = Instant::now();
-        let Full::Listing { begun, stamp, again, call: _ } = full else { return full };
-        let stream = self.counters.stream();
-        let gap = match listing {
-            Ok((sandboxes, containers)) => {
-                self.counters.relisted(begun);
-                self.gauge(&sandboxes, &containers);
-                if self.compare(group(&sandboxes, &containers), stamp) && stream == StreamState::Up && !again {
-                    self.period.missed(now);
-                }
-                self.period.gap(stream, now)
-            }
-            // Neither the relist time nor any stamp advances, and the records stay.
-            Err(error) => {
-                self.counters.relist_errors.inc();
-                tracing::warn!(error = error_chain(&error), "can't list what runs");
-                self.period.retry()
-            }
-        };
-        Full::Due(if again { now } else { now + gap })
-    }
-
-    fn gauge(&self, sandboxes: &[SandboxInfo], containers: &[ContainerInfo]) {
-        let ready = sandboxes.iter().filter(|s| s.state == SandboxState::Ready);
-        let mut pods: Vec<&PodUid> = ready.map(|s| &s.pod.uid).collect();
-        pods.sort();
-        pods.dedup();
-        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.counters.running_pods.set(gauge(pods.len()));
-        for (phase, container_state) in [
-            (ContainerPhase::Created, "created"),
-            (ContainerPhase::Running, "running"),
-            (ContainerPhase::Exited, "exited"),
-            (ContainerPhase::Unknown, "unknown"),
-        ] {
-            let count = containers.iter().filter(|c| c.phase == phase).count();
-            self.counters.containers.get_or_create(&InState { container_state }).set(gauge(count));
-        }
-    }
-
-    /// Starts inspections of the Pods that changed. Returns whether there was a change that no hint had told of.
-    fn compare(&mut self, mut listed: HashMap<PodUid, Record>, stamp: Stamp) -> bool {
+    /// Everything was listed, from `stamp` on. Asks for looks at the Pods that changed.
+    pub(super) fn listed(&mut self, mut listed: HashMap<PodUid, Record>, stamp: Stamp, now: Instant) -> Vec<Look> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        self.judge_suspects(now);
         let mut uids: Vec<PodUid> = listed.keys().cloned().collect();
         uids.sort();
         let vanished = self.pods.iter().filter(|(uid, pod)| !listed.contains_key(*uid) && !pod.record.is_empty());
         let vanished: Vec<PodUid> = vanished.map(|(uid, _)| uid.clone()).collect();
         listed.extend(vanished.into_iter().map(|uid| (uid, Record::default())));
-        let first = self.counters.relists.get() == 1;
-        let mut missed = false;
+        let suspicious = !first && self.counters.stream() == StreamState::Up;
+        let mut looks = Vec::new();
         for (uid, record) in listed {
             let known = self.pods.contains_key(&uid);
             let tracked = self.pods.entry(uid.clone()).or_default();
+            let outdated = tracked.read > stamp || (!known && self.gone > stamp);
+            if !outdated {
+                self.tally.listed(&uid, &record);
+            }
             if tracked.record == record && !tracked.reinspect {
                 continue;
             }
-            // The Pod was looked at after this list began: the list may be the older of the two.
-            if tracked.observed > stamp || (!known && self.gone > stamp) {
-                self.start(uid, Want::List, None);
+            if outdated {
+                looks.extend(self.start(uid, Want::List, None));
                 continue;
             }
-            let told = diff(&tracked.record, &record).iter().any(LifecycleEvent::is_told);
-            if matches!(tracked.job, Job::Idle) && told && !first && self.counters.stream() == StreamState::Up {
-                self.counters.events_missed.inc();
-                missed = true;
+            if suspicious && matches!(tracked.job, Job::Idle) {
+                for id in diff(&tracked.record, &record).iter().filter_map(LifecycleEvent::told_id) {
+                    self.suspects.entry(id.to_owned()).or_insert(now);
+                }
             }
-            self.start(uid, Want::List, Some((stamp, record)));
+            looks.extend(self.start(uid, Want::List, Some((stamp, record))));
         }
-        // Last, so that every Pod whose inspection has just begun is held.
+        self.tally.show(&self.counters);
+        // Last, so that every Pod that is about to be looked at is held.
         self.cache.update_time(stamp);
         self.sink.listed(&uids);
-        missed
+        looks
     }
 
-    fn retry(&mut self) {
-        let failed = self.pods.iter().filter(|(_, pod)| pod.reinspect && matches!(pod.job, Job::Idle));
-        let failed: Vec<PodUid> = failed.map(|(uid, _)| uid.clone()).collect();
-        for uid in failed {
-            self.start(uid, Want::List, None);
+    /// A change is missed when no event told of it in time.
+    fn judge_suspects(&mut self, now: Instant) {
+        let before = self.suspects.len();
+        self.suspects.retain(|_, since| now.saturating_duration_since(*since) < EVENT_GRACE);
+        let missed = before - self.suspects.len();
+        let events = self.counters.events_received.get();
+        if missed > 0 {
+            self.counters.events_missed.inc_by(missed as u64);
+            self.period.missed(now);
+        } else if self.suspects.is_empty() && events > self.events {
+            self.period.calm(now);
         }
+        self.events = events;
     }
 
-    /// Starts a job for this Pod, or lets the one that runs be followed by another.
-    fn start(&mut self, uid: PodUid, want: Want, listed: Option<(Stamp, Record)>) {
+    /// Looks again at the Pods that could not be inspected.
+    pub(super) fn retry(&mut self) -> Vec<Look> {
+        let failing = std::mem::take(&mut self.failing);
+        failing.into_iter().filter_map(|uid| self.start(uid, Want::List, None)).collect()
+    }
+
+    /// Asks for a look at this Pod, unless one is under way: then another follows.
+    fn start(&mut self, uid: PodUid, want: Want, listed: Option<(Stamp, Record)>) -> Option<Look> {
         let tracked = self.pods.entry(uid.clone()).or_default();
         match &mut tracked.job {
             Job::Busy { again } => {
                 *again = (*again).max(Some(want));
-                return;
+                return None;
             }
             job @ Job::Idle => *job = Job::Busy { again: None },
         }
         tracked.reinspect |= want == Want::Inspect;
-        let (old, reinspect) = (tracked.record.clone(), tracked.reinspect);
+        let (known, inspect) = (tracked.record.clone(), tracked.reinspect);
+        self.failing.remove(&uid);
         self.cache.hold(&uid);
-        let hinted = listed.is_none();
         let (stamp, listed) = match listed {
             Some((stamp, record)) => (stamp, Some(record)),
             None => {
@@ -263,56 +247,43 @@ impl Relister {
                 (self.cache.stamp(), None)
             }
         };
-        let (runtime, config, permits) = (self.runtime.clone(), self.config.clone(), self.permits.clone());
-        let counters = self.counters.clone();
-        let work = async move {
-            let record = match listed {
-                Some(record) => record,
-                None => match list_pod(&*runtime, &uid, config.list_timeout.min(config.inspect_timeout)).await {
-                    Ok(record) => record,
-                    Err(error) => return Found { uid, stamp, hinted, outcome: Outcome::NotListed(error) },
-                },
-            };
-            let outcome = if record == old && !reinspect {
-                Outcome::Unchanged
-            } else if record.is_empty() {
-                Outcome::Inspected { status: Ok(PodRuntimeStatus::empty(uid.clone())), record }
-            } else {
-                let status = bounded("pod status", config.inspect_timeout, inspect(&*runtime, &uid, &record)).await;
-                Outcome::Inspected { record, status }
-            };
-            Found { uid, stamp, hinted, outcome }
-        };
-        self.jobs.spawn(patiently(work, permits, self.config.patience, counters));
+        Some(Look { uid, stamp, listed, known, inspect })
     }
 
-    fn finish(&mut self, found: Found) {
-        let Found { uid, stamp, hinted, outcome } = found;
-        let Some(tracked) = self.pods.get_mut(&uid) else { return };
+    /// A look ended. Returns the next one at the same Pod if somebody has asked for it meanwhile.
+    pub(super) fn found(&mut self, found: Found) -> Option<Look> {
+        let Found { uid, stamp, alone, outcome } = found;
+        let now = self.cache.stamp();
+        let tracked = self.pods.get_mut(&uid)?;
+        tracked.read = now;
         match outcome {
-            Outcome::Unchanged => self.cache.set_observed(&uid, stamp),
+            Outcome::Unchanged => {
+                self.tally.listed(&uid, &tracked.record);
+                self.cache.set_observed(&uid, stamp);
+            }
             Outcome::NotListed(error) => {
                 self.counters.inspection_errors.inc();
                 tracing::debug!(pod = %uid, error = error_chain(&error), "can't list the pod");
                 tracked.reinspect = true;
                 self.cache.set_error(&uid, error, stamp);
             }
-            Outcome::Inspected { status: Err(error), .. } => {
+            Outcome::Inspected { record, status: Err(error) } => {
                 self.counters.inspection_errors.inc();
                 tracing::debug!(pod = %uid, error = error_chain(&error), "can't inspect the pod");
                 tracked.reinspect = true;
+                self.tally.listed(&uid, &record);
                 self.cache.set_error(&uid, error, stamp);
             }
             Outcome::Inspected { record, status: Ok(mut status) } => {
                 let mut events = diff(&tracked.record, &record);
                 let asked = std::mem::take(&mut tracked.reinspect);
-                if events.is_empty() && asked {
+                if asked && !events.iter().any(LifecycleEvent::is_told) {
                     events.push(LifecycleEvent::Sync);
                 }
                 tracked.record = record;
-                tracked.observed = stamp;
+                self.tally.listed(&uid, &tracked.record);
                 if tracked.record.is_empty() {
-                    self.gone = self.gone.max(stamp);
+                    self.gone = tracked.read;
                     self.cache.delete(&uid);
                     self.cache.set_observed(&uid, stamp);
                 } else {
@@ -321,56 +292,34 @@ impl Relister {
                 }
                 events.retain(LifecycleEvent::is_told);
                 if !events.is_empty() {
-                    if hinted {
+                    if alone {
                         self.counters.hints_useful.inc();
                     }
                     self.sink.deliver(&uid, &events);
                 }
             }
         }
-        let again = match std::mem::take(&mut tracked.job) {
-            Job::Busy { again } => again,
-            Job::Idle => None,
-        };
-        if again.is_none() && tracked.record.is_empty() && !tracked.reinspect {
+        self.tally.show(&self.counters);
+        self.rest(uid)
+    }
+
+    /// The look at this Pod is over; what now?
+    fn rest(&mut self, uid: PodUid) -> Option<Look> {
+        let tracked = self.pods.get_mut(&uid)?;
+        match std::mem::take(&mut tracked.job) {
+            Job::Busy { again: Some(want) } => return self.start(uid, want, None),
+            Job::Busy { again: None } | Job::Idle => {}
+        }
+        self.cache.release(&uid);
+        if tracked.reinspect {
+            self.failing.insert(uid);
+        } else if tracked.record.is_empty() {
             self.pods.remove(&uid);
+            self.tally.forget(&uid);
         }
-        match again {
-            Some(want) => self.start(uid, want, None),
-            None => self.cache.release(&uid),
-        }
+        None
     }
 }
 
-/// Runs a job with a permit, and takes the permit away when it lasts too long: then it hangs, is counted as hanging,
-/// and others take its place.
-async fn patiently<T>(
-    work: impl Future<Output = T>,
-    permits: Arc<Semaphore>,
-    patience: std::time::Duration,
-    counters: Arc<Counters>,
-) -> T {
-    let mut work = std::pin::pin!(work);
-    // The semaphore is never closed.
-    let permit = permits.acquire().await;
-    let _under_way = counters.calls.begin();
-    if let Ok(done) = tokio::time::timeout(patience, work.as_mut()).await {
-        return done;
-    }
-    drop(permit);
-    work.await
-}
-
-async fn next_listing(full: &mut Full) -> Listing {
-    match full {
-        Full::Due(_) => std::future::pending().await,
-        Full::Listing { call, .. } => call.await,
-    }
-}
-
-async fn maybe_sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ pub struct PlegStats {
     pub events_received: u64,
     /// Relists on a hint that found a change.
     pub hints_useful: u64,
-    /// Changes that only a full relist found although the stream was up.
+    /// Changes that a full relist found and no event told of within a second, although the stream was up.
     pub events_missed: u64,
     /// Streams opened.
     pub stream_connects: u64,
@@ -209,12 +209,12 @@ impl Counters {
         );
         metrics.register(
             "evented_pleg_notifications_useful",
-            "Relists of single Pods that found a change",
+            "Relists of single Pods, by an event or an action of our own, that found a change",
             self.hints_useful.clone(),
         );
         metrics.register(
             "kube_pod_missed_events",
-            "Changes that only a full relist found although the event stream was up",
+            "Changes that a full relist found and no event told of although the event stream was up",
             self.events_missed.clone(),
         );
     }
