@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::{Rejection, Verdict, read_machine};
 use crate::cache::{Stamp, pod_cache};
 use crate::checkpoint::{CheckpointError, Checkpoints, DiskCheckpoints, OpenError, SavedPod, SavedState};
-use crate::eviction::{Gauge, MachineGauge, NodeState};
+use crate::eviction::{Gauge, MachineGauge};
 use crate::host::{MachineHost, node_settings};
 use crate::images::{ImageManager, PARALLEL_PULLS};
 use crate::logs::RotationPolicy;
@@ -41,6 +41,7 @@ use admit::MachineAdmission;
 pub use admit::{Admit, AdmitAll};
 pub(crate) use hub::Hub;
 pub use hub::Subscription;
+use room::Room;
 
 /// How long a Pod of the same uid or name that ends may take to be forgotten before its successor is refused.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -116,7 +117,7 @@ struct Shared {
     workers: Arc<WorkerContext>,
     admit: Arc<dyn Admit>,
     gauge: Arc<dyn Gauge>,
-    node: NodeState,
+    room: Room,
     /// Pods are admitted one call at a time: each must see those before it.
     admission: Mutex<()>,
 }
@@ -203,9 +204,9 @@ impl Kubelet {
         let orphans = orphans::run(workers.clone(), unknown, loaded.unreadable);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(orphans));
         tasks.spawn(cancel.run_until_cancelled_owned(housekeeping::run(workers.clone())));
-        let (admit, gauge, node) = (ports.admit, ports.gauge, NodeState::default());
-        room::keep(&workers, config.eviction, gauge.clone(), node.clone());
-        let shared = Shared { workers, admit, gauge, node, admission: Mutex::new(()) };
+        let (admit, gauge, room) = (ports.admit, ports.gauge, Room::new(&workers.metrics));
+        room::keep(&workers, config.eviction, gauge.clone(), &room);
+        let shared = Shared { workers, admit, gauge, room, admission: Mutex::new(()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -335,7 +336,7 @@ impl Kubelet {
             .filter_map(|h| workers.hub.get(&h.key.uid).map(|r| r.pod))
             .collect();
         active.extend(coming.iter().filter(|c| c.rejection.is_none()).map(|c| c.desired.pod.clone()));
-        self.shared.admit.admit(&desired.pod, &active, &self.shared.node.pressure()).await
+        self.shared.admit.admit(&desired.pod, &active, &self.shared.room.node.pressure()).await
     }
 
     /// Whether the Pod has ended or is on its way there: who asks for it again means a new run, and does not have to

@@ -33,6 +33,7 @@ enum Command {
     Stop(cmd::stop::StopArgs),
     Rm(cmd::rm::RmArgs),
     Inspect(cmd::inspect::InspectArgs),
+    Top(cmd::top::TopArgs),
     Metrics(cmd::metrics::MetricsArgs),
     /// Pull, import, list and remove images
     #[command(subcommand)]
@@ -54,6 +55,7 @@ impl Command {
             | Self::Stop(_)
             | Self::Rm(_)
             | Self::Inspect(_)
+            | Self::Top(_)
             | Self::Metrics(_)
             | Self::Image(_)
             | Self::Completion(_)
@@ -102,6 +104,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Stop(args) => cmd::stop::run(args, client).await,
         Command::Rm(args) => cmd::rm::run(args, client).await,
         Command::Inspect(args) => cmd::inspect::run(args, client).await,
+        Command::Top(args) => cmd::top::run(args, client).await,
         Command::Metrics(args) => cmd::metrics::run(args, client).await,
         Command::Image(command) => cmd::image::run(command, client).await,
         Command::Agent(args) => cmd::agent::run(args, client).await,

@@ -30,8 +30,6 @@ pub struct NodeOptions {
     pub labels: BTreeMap<String, String>,
     /// What is kept for programs that are no Pods: `cpu`, `memory`, `ephemeral-storage`.
     pub reserved: ResourceList,
-    /// Resources that only the owner knows of: `example.com/gpu`.
-    pub extended: ResourceList,
     /// Most processes and threads of one Pod; `None`: as many as the kernel lets it.
     pub pod_max_pids: Option<i64>,
 }
@@ -80,7 +78,6 @@ pub fn read_machine(
     // Huge pages are taken out of memory when the machine starts.
     allocatable = less_reserved(allocatable, &ResourceList::from([("memory".to_owned(), in_pages)]));
     allocatable.extend(pages);
-    allocatable.extend(options.extended.clone());
     let mut labels = labels(name);
     labels.extend(options.labels.clone());
     Ok(Machine { name: name.to_owned(), allocatable, max_pods, labels })
@@ -140,7 +137,6 @@ mod tests {
                 ("memory".to_owned(), amount("64Mi")),
                 ("ephemeral-storage".to_owned(), amount("100E")),
             ]),
-            extended: ResourceList::from([("example.com/gpu".to_owned(), amount("2"))]),
             pod_max_pids: None,
         };
         let free = |capacity: &ResourceList| {
@@ -151,7 +147,6 @@ mod tests {
         assert_eq!(machine.allocatable["cpu"], whole.allocatable["cpu"] - amount("100m"));
         assert_eq!(machine.allocatable["memory"], whole.allocatable["memory"] - amount("100Mi"));
         assert_eq!(machine.allocatable["ephemeral-storage"], Amount::ZERO);
-        assert_eq!(machine.allocatable["example.com/gpu"], amount("2"));
         assert_eq!(machine.labels["disk"], "ssd");
     }
 

@@ -16,6 +16,7 @@ mod gauge;
 mod limits;
 mod manager;
 mod message;
+mod metrics;
 mod rank;
 mod signal;
 pub mod state;
@@ -31,3 +32,4 @@ pub use threshold::{EvictionConfig, Threshold, ThresholdError, ThresholdValue, p
 
 pub(crate) use gauge::MachineGauge;
 pub(crate) use manager::{Evictor, NodeState, run};
+pub(crate) use metrics::RoomMetrics;

@@ -13,10 +13,11 @@ use minke_core::runtime::{ListFilter, RuntimeError, error_chain};
 use minke_core::status::FailureOverride;
 
 use super::{Admit, Coming, Kubelet};
-use crate::admission::{Preemption, Pressure, Rejection, Verdict};
+use crate::admission::{Preemption, Rejection, Verdict};
 use crate::checkpoint::SavedPod;
 use crate::eviction::state::Verdict as Evicted;
-use crate::eviction::{self, EvictionConfig, Evictor, Gauge, NodeState, Observations, Signal};
+use crate::eviction::{self, EvictionConfig, Evictor, Gauge, NodeState, RoomMetrics, Signal};
+use crate::metrics::Metrics;
 use crate::pleg::bounded;
 use crate::sync::CALL_TIMEOUT;
 use crate::worker::WorkerContext;
@@ -28,6 +29,19 @@ const PREEMPTING: &str = "Preempting";
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 /// How long an evicted Pod's clean-up is waited for.
 const CLEAN_UP: Duration = Duration::from_secs(30);
+
+/// What is known of the room on the machine, and counted. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    pub(super) node: NodeState,
+    pub(super) metrics: RoomMetrics,
+}
+
+impl Room {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self { node: NodeState::default(), metrics: RoomMetrics::new(metrics) }
+    }
+}
 
 /// Admits the Pods of an earlier agent again, in the order in which they came: the machine, its labels and what is
 /// reserved may have changed. One that does not fit any more ends, with the reason; those that end anyway count as
@@ -74,8 +88,9 @@ fn end(pod: &mut SavedPod, cause: Cause) {
 }
 
 /// Starts the eviction manager.
-pub(super) fn keep(ctx: &Arc<WorkerContext>, config: EvictionConfig, gauge: Arc<dyn Gauge>, node: NodeState) {
-    let evictor = Arc::new(WorkerEvictor { ctx: ctx.clone() });
+pub(super) fn keep(ctx: &Arc<WorkerContext>, config: EvictionConfig, gauge: Arc<dyn Gauge>, room: &Room) {
+    let evictor = Arc::new(WorkerEvictor { ctx: ctx.clone(), metrics: room.metrics.clone() });
+    let node = room.node.clone();
     let manager = eviction::run(config, gauge, ctx.sync.runtime.clone(), evictor, node);
     ctx.tasks.spawn(ctx.cancel.clone().run_until_cancelled_owned(manager));
 }
@@ -86,6 +101,9 @@ impl Kubelet {
     pub(super) async fn preempt(&self, preemption: &Preemption, coming: &mut [Coming]) {
         let workers = &self.shared.workers;
         tracing::warn!(victims = ?preemption.victims, short_of = ?preemption.short_of, "making room for a critical pod");
+        for resource in &preemption.short_of {
+            self.shared.room.metrics.preempted(resource);
+        }
         let kill = |uid: PodUid| async move {
             workers.sync.recorder.warning(&uid, None, PREEMPTING, PREEMPTED.to_owned());
             let eviction = Eviction { reason: PREEMPTING.to_owned(), message: PREEMPTED.to_owned(), grace: None };
@@ -105,14 +123,8 @@ impl Kubelet {
     /// What the machine is short of, and what was left at the last look.
     #[must_use]
     pub fn node(&self) -> NodeReport {
-        let Observations { levels, .. } = self.shared.node.observations();
-        NodeReport { pressure: self.shared.node.pressure(), levels }
-    }
-
-    /// What the machine is short of.
-    #[must_use]
-    pub fn pressure(&self) -> Vec<Pressure> {
-        self.shared.node.pressure()
+        let node = &self.shared.room.node;
+        NodeReport { pressure: node.pressure(), levels: node.observations().levels }
     }
 
     /// What Pods use, as the runtime and the disk say now.
@@ -154,6 +166,7 @@ fn active(ctx: &WorkerContext) -> Vec<(PodKey, Arc<Pod>)> {
 #[derive(Debug)]
 struct WorkerEvictor {
     ctx: Arc<WorkerContext>,
+    metrics: RoomMetrics,
 }
 
 #[async_trait]
@@ -167,7 +180,8 @@ impl Evictor for WorkerEvictor {
     }
 
     async fn evict(&self, verdict: Evicted) {
-        let Evicted { uid, grace, message, .. } = verdict;
+        let Evicted { uid, grace, message, signal } = verdict;
+        self.metrics.evicted(signal);
         const REASON: &str = "Evicted";
         self.ctx.sync.recorder.warning(&uid, None, REASON, message.clone());
         let eviction = Eviction { reason: REASON.to_owned(), message, grace: Some(grace) };

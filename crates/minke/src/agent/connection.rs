@@ -66,6 +66,11 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
             let applied = tokio::spawn(async move { kubelet.apply(pods).await }).await;
             applied.map_or_else(|e| Reply::Error(format!("applying failed: {e}")), Reply::Admissions)
         }
+        Request::Usage => match shared.kubelet.usage().await {
+            Ok(pods) => Reply::Usage(pods, shared.kubelet.node()),
+            Err(error) => Reply::Error(error_chain(&error)),
+        },
+        Request::Node => Reply::Node(shared.kubelet.node()),
         Request::Metrics => Reply::Metrics(shared.kubelet.metrics().text()),
         Request::List => Reply::Reports(shared.kubelet.reports()),
         Request::Stop { uid, grace_ms, remove } => {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::Runtime;
+use minke_kubelet::admission::NodeOptions;
+use minke_kubelet::eviction::EvictionConfig;
 use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError};
 use minke_oci::network::CniConfig;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime, OpenError};
@@ -15,6 +17,10 @@ use crate::place::Place;
 pub(crate) struct Settings {
     /// How changes in the runtime are noticed.
     pub(crate) relist: RelistMode,
+    /// What is said of the machine.
+    pub(crate) node: NodeOptions,
+    /// When Pods are evicted.
+    pub(crate) eviction: EvictionConfig,
 }
 
 /// The runtime or the kubelet core can't start.
@@ -32,7 +38,12 @@ pub(crate) enum CoreError {
 pub(super) async fn start(place: &Place, settings: &Settings) -> Result<Kubelet, CoreError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let runtime = open_runtime(place, clock.clone()).await?;
-    let config = KubeletConfig { relist_mode: settings.relist, ..self::settings(place) };
+    let config = KubeletConfig {
+        relist_mode: settings.relist,
+        node: settings.node.clone(),
+        eviction: settings.eviction.clone(),
+        ..self::settings(place)
+    };
     Kubelet::start(config, runtime, clock).await.map_err(CoreError::Kubelet)
 }
 

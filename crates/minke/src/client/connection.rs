@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use minke_core::identity::PodUid;
-use minke_kubelet::PodReport;
+use minke_kubelet::{NodeReport, PodReport, PodUse};
 use tokio::net::UnixStream;
 
 use crate::exit::Failure;
@@ -60,6 +60,8 @@ impl RequestError {
             | Reply::Change(_)
             | Reply::Removed(_)
             | Reply::Progress(_)
+            | Reply::Usage(..)
+            | Reply::Node(_)
             | Reply::Metrics(_)
             | Reply::Done => Self::Unexpected { what },
         }
@@ -101,6 +103,22 @@ impl Connection {
         match self.ask("list pods", &Request::List).await? {
             Reply::Reports(reports) => Ok(reports),
             other => Err(RequestError::unexpected("list pods", other)),
+        }
+    }
+
+    /// What Pods use, and what is left of the machine.
+    pub(crate) async fn usage(&mut self) -> Result<(Vec<PodUse>, NodeReport), RequestError> {
+        match self.ask("tell what pods use", &Request::Usage).await? {
+            Reply::Usage(pods, node) => Ok((pods, node)),
+            other => Err(RequestError::unexpected("tell what pods use", other)),
+        }
+    }
+
+    /// What the machine is short of.
+    pub(crate) async fn node(&mut self) -> Result<NodeReport, RequestError> {
+        match self.ask("tell about the machine", &Request::Node).await? {
+            Reply::Node(node) => Ok(node),
+            other => Err(RequestError::unexpected("tell about the machine", other)),
         }
     }
 

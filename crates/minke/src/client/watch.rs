@@ -92,7 +92,12 @@ impl Watch {
                 Reply::Admissions(admissions) => Update::Admissions(admissions),
                 Reply::Error(message) => Update::Refused(message),
                 // A Pod that is not there needs no stopping, and stops are seen by what they do.
-                Reply::Done | Reply::UnknownPod(_) | Reply::Hello(_) | Reply::Metrics(_) => continue,
+                Reply::Done
+                | Reply::UnknownPod(_)
+                | Reply::Hello(_)
+                | Reply::Metrics(_)
+                | Reply::Usage(..)
+                | Reply::Node(_) => continue,
             });
         }
     }

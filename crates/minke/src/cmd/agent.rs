@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use minke_kubelet::RelistMode;
 
+use super::node::NodeArgs;
 use crate::agent::{self, AgentError, Mode, Readiness, Ready, Settings};
 use crate::client::Client;
 use crate::exit::{Exit, Failure, Outcome};
@@ -23,6 +24,8 @@ pub(crate) struct AgentArgs {
     /// How changes in the runtime are noticed
     #[arg(long, value_enum, default_value_t = Relist::Evented, value_name = "MODE")]
     relist: Relist,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Started by a command: say on standard output when ready, end when not needed
     #[arg(long, hide = true)]
     pub(crate) on_demand: bool,
@@ -50,16 +53,18 @@ impl From<Relist> for RelistMode {
 }
 
 impl AgentArgs {
-    fn settings(&self) -> Settings {
-        Settings { relist: self.relist.into() }
+    fn settings(&self) -> Result<Settings, Failure> {
+        Ok(Settings { relist: self.relist.into(), node: self.node.options()?, eviction: self.node.eviction()? })
     }
 }
 
 /// Runs the agent until it ends.
 pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
+    let settings = args.settings();
     if args.on_demand {
-        return on_demand(client, &args.settings()).await;
+        return on_demand(client, settings).await;
     }
+    let settings = settings?;
     if args.replace
         && let Some((connection, agent)) = client.greet_running().await?
     {
@@ -73,22 +78,25 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
     }
     // The agent that was told to end lets go of its lock a moment after its socket.
     let mode = if args.replace { Mode::Replacement } else { Mode::Service };
-    agent::run(client.place(), mode, &args.settings(), &mut Readiness::Nobody)
-        .await
-        .map_err(|error| failure(&error))?;
+    agent::run(client.place(), mode, &settings, &mut Readiness::Nobody).await.map_err(|error| failure(&error))?;
     Ok(Exit::Reached)
 }
 
-async fn on_demand(client: &Client, settings: &Settings) -> Outcome {
+async fn on_demand(client: &Client, settings: Result<Settings, Failure>) -> Outcome {
     // Its own session: a terminal that goes away, or an interrupt typed there, is not meant for the agent.
     if let Err(error) = rustix::process::setsid() {
         tracing::debug!(%error, "the agent leads a session already");
     }
     let mut ready = Readiness::Stdout;
-    match agent::run(client.place(), Mode::OnDemand, settings, &mut ready).await {
+    let ended = match settings {
+        Ok(settings) => {
+            agent::run(client.place(), Mode::OnDemand, &settings, &mut ready).await.map_err(|error| failure(&error))
+        }
+        Err(failure) => Err(failure),
+    };
+    match ended {
         Ok(()) => Ok(Exit::Reached),
-        Err(error) => {
-            let failure = failure(&error);
+        Err(failure) => {
             ready.tell(&Ready::Failed { message: failure.message.clone(), hint: failure.hint.clone() });
             Err(failure)
         }

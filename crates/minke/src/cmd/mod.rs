@@ -6,10 +6,12 @@ pub(crate) mod image;
 pub(crate) mod inspect;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod node;
 pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod stop;
+pub(crate) mod top;
 pub(crate) mod version;
 
 use minke_core::identity::PodKey;

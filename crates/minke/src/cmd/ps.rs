@@ -43,5 +43,8 @@ pub(crate) async fn run(args: &PsArgs, client: &Client) -> Outcome {
         Format::Wide => table::of_pods(&pods, true, SystemClock.now()),
     };
     stdout::print(&text)?;
+    if !args.output.is_document() {
+        super::top::tell_pressure(client).await?;
+    }
     Ok(Exit::Reached)
 }

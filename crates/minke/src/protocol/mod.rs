@@ -13,7 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodUid;
 use minke_core::objects::ObjectSet;
-use minke_kubelet::{Admission, PodReport, Progress};
+use minke_kubelet::{Admission, NodeReport, PodReport, PodUse, Progress};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use channel::{Channel, ChannelError};
@@ -100,6 +100,10 @@ pub(crate) enum Request {
         /// Forget it with its logs, volumes and containers.
         remove: bool,
     },
+    /// What Pods use, and what is left of the machine. Answered by [`Reply::Usage`].
+    Usage,
+    /// What the machine is short of. Answered by [`Reply::Node`].
+    Node,
     /// The agent's metrics. Answered by [`Reply::Metrics`].
     Metrics,
     /// End the agent; Pods stay as they are. Answered by [`Reply::Done`] before it goes.
@@ -121,6 +125,10 @@ pub(crate) enum Reply {
     Removed(PodUid),
     /// For people; lossy.
     Progress(Progress),
+    /// What Pods use, and what is left of the machine.
+    Usage(Vec<PodUse>, NodeReport),
+    /// What the machine is short of.
+    Node(NodeReport),
     /// Metrics in the OpenMetrics text format.
     Metrics(String),
     /// It is done, or has begun.

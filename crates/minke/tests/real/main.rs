@@ -10,5 +10,6 @@ mod compat;
 mod examples;
 mod failures;
 mod interrupts;
+mod room;
 mod running;
 mod support;

@@ -98,6 +98,8 @@ impl Instance {
             // What this machine has configured for others is not for tests.
             .env("MINKE_CNI_CONF_DIR", self.root().join("cni"))
             .env("MINKE_CNI_BIN_DIR", self.root().join("cni"))
+            // Nor how full its disk is.
+            .env("MINKE_EVICTION_HARD", "none")
             .args(arguments)
             .stdin(Stdio::null())
             .kill_on_drop(true);

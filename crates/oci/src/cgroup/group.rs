@@ -65,6 +65,24 @@ impl<'a> Cgroup<'a> {
         Ok(())
     }
 
+    /// Sets its weight alone. It must be there; one that is gone needs none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn set_shares(&self, shares: u64) -> Result<(), CgroupError> {
+        let limits = LinuxResources { cpu_shares: Some(shares.min(262_144)), ..LinuxResources::default() };
+        for write in plan::limits(self.hierarchies, &limits)? {
+            let Some(dir) = self.dir(write.controller) else { continue };
+            let path = dir.join(&write.file);
+            match fs::write(&path, &write.value) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(CgroupError::Write { path, value: write.value, source }),
+            }
+        }
+        Ok(())
+    }
+
     fn make_directories(&self) -> Result<(), CgroupError> {
         match self.hierarchies {
             Hierarchies::V1 { .. } => {

@@ -12,6 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::embedded::{Inner, blocking};
 use super::state::{Life, Sandbox, SandboxLife, lost};
+use super::weights::weigh;
 use super::{error, record};
 use crate::cgroup::Cgroup;
 use crate::shim::protocol::{ExitRecord, Request};
@@ -65,7 +66,12 @@ pub(super) async fn remove(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) -> Result
     }
     inner.forget_sandbox(sandbox.id());
     inner.events.announce(RuntimeEventKind::Deleted, &sandbox.id().0, &sandbox.record.config.pod.uid);
-    Ok(())
+    let (inner, sandbox) = (Arc::clone(inner), Arc::clone(sandbox));
+    blocking(OPERATION, move || {
+        weigh(&inner, &sandbox.record.config.cgroup_parent);
+        Ok(())
+    })
+    .await
 }
 
 /// Makes sure that nothing of a sandbox runs and its network is gone. The caller holds `changing`.

@@ -37,6 +37,8 @@ pub(super) struct Inner {
     pub(super) binary: Binary,
     pub(super) events: Events,
     pub(super) writable: WritableLayers,
+    /// Held while a group of Pods is weighed.
+    pub(super) weighing: Mutex<()>,
     sandboxes: Mutex<BTreeMap<SandboxId, Arc<Sandbox>>>,
     containers: Mutex<BTreeMap<ContainerId, Arc<Container>>>,
     /// Held for as long as the runtime lives.
@@ -107,6 +109,7 @@ impl Inner {
             layout,
             events: Events::new(Arc::clone(&clock)),
             writable: WritableLayers::default(),
+            weighing: Mutex::default(),
             clock,
             images,
             network,

@@ -27,6 +27,7 @@ mod sandboxes;
 mod state;
 mod stats;
 mod stop;
+mod weights;
 
 pub use config::EmbeddedConfig;
 pub use embedded::EmbeddedRuntime;

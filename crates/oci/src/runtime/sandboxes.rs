@@ -13,6 +13,7 @@ use minke_core::runtime::{
 use super::embedded::{Inner, blocking, make_private, new_id};
 use super::record::{ReadyRecord, SandboxRecord};
 use super::state::{Sandbox, SandboxLife};
+use super::weights::weigh;
 use super::{EmbeddedRuntime, destroy, error, files, monitor};
 use crate::cgroup::Cgroup;
 use crate::create::SandboxFacts;
@@ -120,6 +121,7 @@ fn start_shim(inner: &Inner, sandbox: &Sandbox) -> Result<i32, RuntimeError> {
     Cgroup::new(&inner.hierarchies, &config.cgroup_parent)
         .create(&config.resources)
         .map_err(|e| error::cgroup(RUN, e))?;
+    weigh(inner, &config.cgroup_parent);
     let shim = ShimConfig {
         id: sandbox.id().clone(),
         sandbox: SandboxFacts {
