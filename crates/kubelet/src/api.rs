@@ -173,6 +173,9 @@ pub struct Eviction {
     pub message: String,
     /// Instead of the Pod's own grace period; it can only shrink what was allowed before. Zero kills at once.
     pub grace: Option<Duration>,
+    /// The Pod goes for others and did nothing wrong: it gets a `DisruptionTarget` condition. One that exceeded its own
+    /// limits gets none, as upstream.
+    pub disrupts: bool,
 }
 
 /// What the machine is short of and what is left of it.

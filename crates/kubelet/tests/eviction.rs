@@ -125,6 +125,7 @@ async fn the_pod_that_exceeds_its_request_goes_and_the_others_stay() {
          350Mi, request is 100Mi, has larger consumption of memory. "
     );
     assert_eq!(kubelet.node().pressure, [Pressure::Memory]);
+    assert_eq!(bed.host.logs_removed.load(Ordering::Relaxed), 0, "logs stay to be read where memory was short");
 
     // Under pressure, nobody comes in who asks for nothing, except critical ones.
     let verdicts = kubelet
@@ -161,6 +162,14 @@ async fn a_pod_beyond_the_size_of_its_empty_dir_goes() {
     assert_eq!((phase(&gone), reason(&gone)), ("Failed", "Evicted"));
     let message = gone.pod.status.as_ref().and_then(|s| s.message.as_deref());
     assert_eq!(message, Some("Usage of EmptyDir volume \"v\" exceeds the limit \"10Mi\". "));
+    let conditions = gone.pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    assert_eq!(conditions.filter(|c| c.type_ == "DisruptionTarget").count(), 0, "nobody else needed its place");
+    let logs_gone = async {
+        while bed.host.logs_removed.load(Ordering::Relaxed) == 0 {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), logs_gone).await.expect("its logs used disk, too");
     assert_eq!(kubelet.node().pressure, [], "the machine itself is short of nothing");
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 fn eviction(grace: Option<u64>) -> Eviction {
     let (reason, message) = ("Evicted".to_owned(), "The node was low on resource: memory.".to_owned());
-    Eviction { reason, message, grace: grace.map(Duration::from_secs) }
+    Eviction { reason, message, grace: grace.map(Duration::from_secs), disrupts: true }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{Runtime, error_chain};
+use tokio::sync::OnceCell;
 
 use super::candidate::{Space, VolumeUsed};
 use super::disk::Directories;
@@ -54,6 +55,8 @@ pub(crate) struct MachineGauge {
     log_directory: PathBuf,
     runtime: Arc<dyn Runtime>,
     directories: Arc<Directories>,
+    /// A directory on the file system of images; asked for once, as it never moves.
+    images: OnceCell<PathBuf>,
 }
 
 impl std::fmt::Debug for MachineGauge {
@@ -65,15 +68,17 @@ impl std::fmt::Debug for MachineGauge {
 impl MachineGauge {
     pub(crate) fn new(state_directory: &Path, log_directory: &Path, runtime: Arc<dyn Runtime>) -> Self {
         let (state_directory, log_directory) = (state_directory.to_owned(), log_directory.to_owned());
-        Self { state_directory, log_directory, runtime, directories: Arc::default() }
+        let (directories, images) = (Arc::default(), OnceCell::new());
+        Self { state_directory, log_directory, runtime, directories, images }
     }
 }
 
 #[async_trait]
 impl Gauge for MachineGauge {
     async fn observe(&self) -> Observations {
-        let images = match self.runtime.image_fs_info().await {
-            Ok(info) => Some(info.directory),
+        let ask = || async { self.runtime.image_fs_info().await.map(|info| info.directory) };
+        let images = match self.images.get_or_try_init(ask).await {
+            Ok(directory) => Some(directory.clone()),
             Err(error) => {
                 tracing::debug!(error = error_chain(&error), "can't ask for the file system of images");
                 None

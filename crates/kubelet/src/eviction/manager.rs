@@ -121,7 +121,7 @@ impl Manager {
                 self.state.step(&self.config, Event::Measured(&candidates), Instant::now())
             }
             Action::Evict(verdict) => {
-                tracing::warn!(pod = %verdict.uid, signal = verdict.signal, message = verdict.message, "evicting a pod");
+                tracing::warn!(pod = %verdict.uid, cause = verdict.cause.as_str(), message = verdict.message, "evicting a pod");
                 self.evictor.evict(verdict).await;
                 vec![]
             }

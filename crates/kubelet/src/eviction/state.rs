@@ -21,7 +21,7 @@ use minke_core::priority::is_critical;
 use tokio::time::Instant;
 
 use super::candidate::Candidate;
-use super::limits::exceeded;
+use super::limits::{Limit, exceeded};
 use super::message::eviction_message;
 use super::rank::rank;
 use super::signal::{Observations, Signal};
@@ -67,8 +67,46 @@ pub struct Verdict {
     pub grace: Duration,
     /// In upstream's words.
     pub message: String,
-    /// What it is counted under.
-    pub signal: &'static str,
+    /// For what.
+    pub cause: EvictionCause,
+}
+
+/// What a Pod is evicted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// The machine is short of this.
+    Short(Signal),
+    /// The Pod exceeds a limit of its own.
+    Exceeded(Limit),
+}
+
+impl EvictionCause {
+    /// As upstream's metric has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Short(signal) => signal.as_str(),
+            Self::Exceeded(limit) => limit.signal(),
+        }
+    }
+
+    /// Whether the Pod goes so that others can stay.
+    #[must_use]
+    pub fn is_for_others(self) -> bool {
+        match self {
+            Self::Short(_) => true,
+            Self::Exceeded(_) => false,
+        }
+    }
+
+    /// Whether disk space is to become free.
+    #[must_use]
+    pub fn is_about_disk(self) -> bool {
+        match self {
+            Self::Short(signal) => signal.pressure() == Pressure::Disk,
+            Self::Exceeded(_) => true,
+        }
+    }
 }
 
 /// Where the manager is.
@@ -173,7 +211,7 @@ impl EvictionState {
             uid: victim.uid.clone(),
             grace,
             message: eviction_message(victim, &threshold, &self.last),
-            signal: threshold.signal.as_str(),
+            cause: EvictionCause::Short(threshold.signal),
         })]
     }
 }
@@ -183,7 +221,7 @@ fn exceeding(candidate: &Candidate) -> Option<Verdict> {
         return None;
     }
     let (limit, message) = exceeded(candidate)?;
-    Some(Verdict { uid: candidate.uid.clone(), grace: AT_ONCE, message, signal: limit.signal() })
+    Some(Verdict { uid: candidate.uid.clone(), grace: AT_ONCE, message, cause: EvictionCause::Exceeded(limit) })
 }
 
 #[cfg(test)]

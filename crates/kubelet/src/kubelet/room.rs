@@ -106,7 +106,8 @@ impl Kubelet {
         }
         let kill = |uid: PodUid| async move {
             workers.sync.recorder.warning(&uid, None, PREEMPTING, PREEMPTED.to_owned());
-            let eviction = Eviction { reason: PREEMPTING.to_owned(), message: PREEMPTED.to_owned(), grace: None };
+            let (reason, message) = (PREEMPTING.to_owned(), PREEMPTED.to_owned());
+            let eviction = Eviction { reason, message, grace: None, disrupts: true };
             if let Err(error) = workers.evict_now(&uid, eviction).await {
                 tracing::warn!(pod = %uid, error = error_chain(&error), "a preempted pod did not end in time");
             }
@@ -180,11 +181,13 @@ impl Evictor for WorkerEvictor {
     }
 
     async fn evict(&self, verdict: Evicted) {
-        let Evicted { uid, grace, message, signal } = verdict;
-        self.metrics.evicted(signal);
+        let Evicted { uid, grace, message, cause } = verdict;
+        self.metrics.evicted(cause.as_str());
+        let key = self.ctx.registry.get(&uid).map(|worker| worker.key);
         const REASON: &str = "Evicted";
         self.ctx.sync.recorder.warning(&uid, None, REASON, message.clone());
-        let eviction = Eviction { reason: REASON.to_owned(), message, grace: Some(grace) };
+        let disrupts = cause.is_for_others();
+        let eviction = Eviction { reason: REASON.to_owned(), message, grace: Some(grace), disrupts };
         if let Err(error) = self.ctx.evict_now(&uid, eviction).await {
             tracing::warn!(pod = %uid, error = error_chain(&error), "an evicted pod did not end in time");
         }
@@ -195,6 +198,14 @@ impl Evictor for WorkerEvictor {
         };
         if tokio::time::timeout(CLEAN_UP, cleaned_up).await.is_err() {
             tracing::warn!(pod = %uid, "an evicted pod is not cleaned up yet");
+            return;
+        }
+        // Logs are part of what it used. Where memory was short they stay, to be read.
+        if cause.is_about_disk()
+            && let Some(key) = key
+            && let Err(error) = self.ctx.sync.host.remove_logs(&key).await
+        {
+            tracing::warn!(pod = %uid, %error, "the logs of an evicted pod can't be removed");
         }
     }
 }

@@ -236,8 +236,9 @@ impl Machine {
 
     /// Like a stop that says how the Pod ends. A Pod that had ended or failed by itself before stays so.
     fn evict(&mut self, eviction: Eviction) -> Vec<Action> {
-        let Eviction { reason, message, grace } = eviction;
-        let evicted = Cause::Evicted(FailureOverride { reason, message });
+        let Eviction { reason, message, grace, disrupts } = eviction;
+        let failure = FailureOverride { reason, message };
+        let evicted = if disrupts { Cause::Evicted(failure) } else { Cause::Failed(failure) };
         match &mut self.lifecycle {
             Lifecycle::Syncing(_) => self.end(evicted, grace, Then::Keep),
             Lifecycle::Terminating { cause, .. } => {

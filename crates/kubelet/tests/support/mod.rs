@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 pub(crate) struct PlainHost {
     pub(crate) set_up: AtomicUsize,
     pub(crate) torn_down: AtomicUsize,
+    pub(crate) logs_removed: AtomicUsize,
 }
 
 #[async_trait]
@@ -93,6 +94,7 @@ impl PodHost for PlainHost {
     }
 
     async fn remove_logs(&self, _key: &PodKey) -> Result<(), HostError> {
+        self.logs_removed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -186,7 +186,7 @@ async fn a_new_agent_begins_the_stage_anew() {
 
 fn evict(grace: Option<u64>) -> Event {
     let (reason, message) = ("Evicted".to_owned(), "no room".to_owned());
-    Event::Evict(Eviction { reason, message, grace: grace.map(Duration::from_secs) })
+    Event::Evict(Eviction { reason, message, grace: grace.map(Duration::from_secs), disrupts: true })
 }
 
 #[tokio::test(start_paused = true)]

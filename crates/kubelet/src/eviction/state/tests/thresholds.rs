@@ -27,7 +27,7 @@ async fn memory_pressure() {
     assert_eq!(round(&mut state, &config, &memory(150), &pods, start + S(179)), []);
     let evicted = round(&mut state, &config, &memory(150), &pods, start + S(180));
     assert_eq!((names(&evicted), evicted[0].grace), (vec!["best-effort".to_owned()], S(5)));
-    assert_eq!(evicted[0].signal, "memory.available");
+    assert_eq!(evicted[0].cause.as_str(), "memory.available");
     // Above both again: nobody goes; the condition stays for the transition period.
     assert_eq!(round(&mut state, &config, &memory(500), &pods, start + S(200)), []);
     assert_eq!(shown(&state), ["MemoryPressure"]);
@@ -98,7 +98,7 @@ async fn node_reclaim_funcs() {
     assert_eq!(state.step(&config, Event::Reclaimed(&left(14)), now), [Action::Measure(Signal::Nodefs)]);
     let actions = state.step(&config, Event::Measured(&pods), now);
     let [Action::Evict(verdict)] = actions.as_slice() else { panic!("nobody goes") };
-    assert_eq!((verdict.signal, verdict.grace), ("nodefs.available", S(1)));
+    assert_eq!((verdict.cause, verdict.grace), (EvictionCause::Short(Signal::Nodefs), S(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn pods_beyond_their_own_limits_go_all_and_before_anybody_else() {
     let (config, mut state) = (config(vec![hard_memory()]), EvictionState::default());
     let event = Event::Observed { observations: &memory(1), limited: &limited };
     let shown_verdict = |action| match action {
-        Action::Evict(verdict) => (verdict.uid.to_string(), verdict.signal, verdict.grace),
+        Action::Evict(verdict) => (verdict.uid.to_string(), verdict.cause.as_str(), verdict.grace),
         Action::Reclaim(_) | Action::Measure(_) => panic!("more than limits in this round"),
     };
     let evicted: Vec<_> = state.step(&config, event, Instant::now()).into_iter().map(shown_verdict).collect();
