@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::{NodeOptions, Pressure};
 use crate::eviction::{EvictionConfig, Level, Signal};
+use crate::housekeeping::ImageGcPolicy;
 
 /// A Pod that someone wants, defaulted and validated, with identity, and the objects that it refers to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,6 +50,8 @@ pub struct KubeletConfig {
     pub node: NodeOptions,
     /// When Pods are evicted.
     pub eviction: EvictionConfig,
+    /// When images that nothing uses are removed.
+    pub image_gc: ImageGcPolicy,
 }
 
 impl KubeletConfig {
@@ -68,6 +71,7 @@ impl KubeletConfig {
             max_pods: 1000,
             node: NodeOptions::default(),
             eviction: EvictionConfig::default(),
+            image_gc: ImageGcPolicy::default(),
         }
     }
 }

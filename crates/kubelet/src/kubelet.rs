@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use minke_core::clock::Clock;
 use minke_core::identity::{PodKey, PodUid};
-use minke_core::runtime::{ListFilter, Runtime};
+use minke_core::runtime::{ListFilter, Runtime, RuntimeError};
 use minke_core::status::FailureOverride;
 use tokio::sync::{Mutex, broadcast};
 use tokio::time::{Instant, timeout};
@@ -19,18 +19,19 @@ use crate::cache::{Stamp, pod_cache};
 use crate::checkpoint::{CheckpointError, Checkpoints, DiskCheckpoints, OpenError, SavedPod, SavedState};
 use crate::eviction::{Gauge, MachineGauge};
 use crate::host::{MachineHost, node_settings};
+use crate::housekeeping::Housekeeping;
 use crate::images::{ImageManager, PARALLEL_PULLS};
 use crate::logs::RotationPolicy;
 use crate::metrics::Metrics;
 use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
 use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
+use crate::timeline::{Timelines, Transition};
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
 use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle};
 use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest};
 
 mod admit;
 mod coming;
-mod housekeeping;
 mod hub;
 mod orphans;
 mod room;
@@ -115,6 +116,7 @@ impl Ports {
 #[derive(Debug)]
 struct Shared {
     workers: Arc<WorkerContext>,
+    housekeeping: Housekeeping,
     admit: Arc<dyn Admit>,
     gauge: Arc<dyn Gauge>,
     room: Room,
@@ -175,7 +177,7 @@ impl Kubelet {
         }
         let (cache, writer) = pod_cache();
         let (tasks, cancel, registry) = (TaskTracker::new(), CancellationToken::new(), Registry::default());
-        let (sink, unknown) = sink::Dispatcher::new(registry.clone());
+        let (sink, unknown, deaths) = sink::Dispatcher::new(registry.clone());
         let (sink, how) = (Arc::new(sink), ports.pleg.clone());
         let pleg = Pleg::start(runtime.clone(), writer, sink, how, clock.clone(), &tasks, &cancel);
         let metrics = Metrics::default();
@@ -196,17 +198,19 @@ impl Kubelet {
         for SavedPod { uid, desired, state } in room::admit_again(loaded.pods, &*ports.admit).await {
             match PodKey::of(&desired.pod) {
                 Ok(key) if key.uid == uid => {
+                    workers.sync.recorder.timeline().begin(&key, &desired.pod, Transition::Adopted);
                     workers.start(NewPod { key, desired, state, newer_than: Stamp::ZERO });
                 }
                 Ok(_) | Err(_) => tracing::warn!(pod = %uid, "the pod's checkpoint is of another pod; left alone"),
             }
         }
+        let housekeeping = Housekeeping::new(workers.clone(), config.image_gc.clone(), loaded.unreadable.clone());
         let orphans = orphans::run(workers.clone(), unknown, loaded.unreadable);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(orphans));
-        tasks.spawn(cancel.run_until_cancelled_owned(housekeeping::run(workers.clone())));
+        tasks.spawn(cancel.run_until_cancelled_owned(housekeeping.clone().run(deaths)));
         let (admit, gauge, room) = (ports.admit, ports.gauge, Room::new(&workers.metrics));
-        room::keep(&workers, config.eviction, gauge.clone(), &room);
-        let shared = Shared { workers, admit, gauge, room, admission: Mutex::new(()) };
+        room::keep(&workers, &housekeeping, config.eviction, gauge.clone(), &room);
+        let shared = Shared { workers, housekeeping, admit, gauge, room, admission: Mutex::new(()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -290,6 +294,11 @@ impl Kubelet {
             return refused("CheckpointFailed", message);
         }
         let now = workers.sync.clock.now();
+        let how = match &rejection {
+            None => Transition::Admitted,
+            Some(rejection) => Transition::Rejected { reason: rejection.reason.clone() },
+        };
+        workers.sync.recorder.timeline().begin(&key, &desired.pod, how);
         let mut state = SavedState { lifecycle: first, ..SavedState::default() };
         if state.lifecycle != SavedLifecycle::Syncing {
             // How it ended elsewhere is not ours to change.
@@ -381,6 +390,28 @@ impl Kubelet {
     #[must_use]
     pub fn progress(&self) -> broadcast::Receiver<Progress> {
         self.shared.workers.sync.recorder.listen()
+    }
+
+    /// When things happened to these Pods (`None`: to all, those included that were forgotten lately).
+    #[must_use]
+    pub fn timelines(&self, pods: Option<&[PodUid]>) -> Timelines {
+        let sync = &self.shared.workers.sync;
+        sync.recorder.timeline().snapshot(pods, sync.clock.now())
+    }
+
+    /// Removes dead containers that are not needed, of all Pods that are kept, at once; returns how many. The first thing
+    /// to do when the disk fills.
+    pub async fn reclaim_containers(&self) -> usize {
+        self.shared.housekeeping.reclaim_containers().await
+    }
+
+    /// Removes every image that nothing uses and that is old enough, however full the disk is; returns the bytes that
+    /// became free.
+    ///
+    /// # Errors
+    /// The runtime can't be asked.
+    pub async fn reclaim_images(&self) -> Result<u64, RuntimeError> {
+        self.shared.housekeeping.reclaim_images().await
     }
 
     /// Whether no Pod needs supervision.

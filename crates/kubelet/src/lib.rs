@@ -6,6 +6,7 @@ pub mod cache;
 pub mod checkpoint;
 pub mod eviction;
 pub mod host;
+pub mod housekeeping;
 pub mod images;
 mod kubelet;
 pub mod logs;
@@ -15,6 +16,7 @@ pub mod runonce;
 pub mod source;
 pub mod spec;
 pub mod sync;
+pub mod timeline;
 pub mod volumes;
 pub mod worker;
 

@@ -35,6 +35,7 @@ enum Command {
     Inspect(cmd::inspect::InspectArgs),
     Top(cmd::top::TopArgs),
     Metrics(cmd::metrics::MetricsArgs),
+    Timeline(cmd::timeline::TimelineArgs),
     /// Pull, import, list and remove images
     #[command(subcommand)]
     Image(cmd::image::ImageCommand),
@@ -57,6 +58,7 @@ impl Command {
             | Self::Inspect(_)
             | Self::Top(_)
             | Self::Metrics(_)
+            | Self::Timeline(_)
             | Self::Image(_)
             | Self::Completion(_)
             | Self::Version => "warn",
@@ -106,6 +108,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Inspect(args) => cmd::inspect::run(args, client).await,
         Command::Top(args) => cmd::top::run(args, client).await,
         Command::Metrics(args) => cmd::metrics::run(args, client).await,
+        Command::Timeline(args) => cmd::timeline::run(args, client).await,
         Command::Image(command) => cmd::image::run(command, client).await,
         Command::Agent(args) => cmd::agent::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
@@ -132,6 +135,7 @@ mod tests {
             &["minke", "run", "x", "--until", "never"],
             &["minke", "run", "x", "--timeout", "soon"],
             &["minke", "run", "x", "--kubelet-compat", "--foreground"],
+            &["minke", "run", "x", "--timeline", "picture.png"],
             &["minke", "stop"],
             &["minke", "rm", "web", "--all"],
             &["minke", "logs", "web", "--previous", "--follow"],

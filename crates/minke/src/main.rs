@@ -13,6 +13,7 @@ mod output;
 mod place;
 mod protocol;
 mod select;
+mod timeline;
 
 fn main() -> std::process::ExitCode {
     // Shims and helpers are this program again; they must not have a second thread when they begin.

@@ -60,8 +60,8 @@ impl ImageService for FakeRuntime {
             Ok(FsInfo {
                 used_bytes,
                 used_inodes,
-                available_bytes: 1 << 40,
-                capacity_bytes: 1 << 41,
+                available_bytes: world.disk.0.saturating_sub(used_bytes),
+                capacity_bytes: world.disk.1,
                 directory: "/images".into(),
             })
         };

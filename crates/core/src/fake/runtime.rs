@@ -106,6 +106,11 @@ impl FakeRuntime {
         id
     }
 
+    /// How many bytes the disk of images has for them, and how large it is.
+    pub fn disk(&self, available: u64, capacity: u64) {
+        self.world().disk = (available, capacity);
+    }
+
     /// Makes the registry hold only what is published; until the first call it holds everything.
     pub fn publish_image(&self, name: impl Into<String>, user: ImageUser) {
         let name = name.into();
@@ -141,6 +146,12 @@ impl FakeRuntime {
     #[must_use]
     pub fn count(&self, op: Op) -> usize {
         self.world().calls.iter().filter(|(_, call)| call.op == op).count()
+    }
+
+    /// How many calls of this kind there were about this Pod.
+    #[must_use]
+    pub fn count_of(&self, pod: &PodUid, op: Op) -> usize {
+        self.world().calls.iter().filter(|(_, call)| call.op == op && call.pod.as_ref() == Some(pod)).count()
     }
 
     /// Forgets the calls so far.

@@ -64,6 +64,8 @@ pub(super) struct World {
     pub(super) exec_hook: Option<ExecHook>,
     /// What containers use, and the size of their writable layers, by Pod and name.
     pub(super) usage: HashMap<(PodUid, String), (CgroupUsage, u64)>,
+    /// What is available on the disk of images when it holds none, and how large it is.
+    pub(super) disk: (u64, u64),
     pub(super) plan: EventPlan,
     pub(super) events_supported: bool,
     pub(super) subscribers: HashMap<u64, Subscriber>,
@@ -86,6 +88,7 @@ impl World {
             hook: None,
             exec_hook: None,
             usage: HashMap::new(),
+            disk: (1 << 40, 1 << 41),
             plan: EventPlan::faithful(),
             events_supported: true,
             subscribers: HashMap::new(),

@@ -3,6 +3,7 @@
 //! Puts together what `volumes`, `spec` and `core::env` decide; the blocking parts run beside the async tasks.
 
 mod addresses;
+mod leftovers;
 mod message;
 mod node;
 
@@ -22,7 +23,9 @@ use minke_core::runtime::{
 pub use addresses::host_addresses;
 pub(crate) use node::node_settings;
 
+use self::leftovers::Places;
 use crate::DesiredPod;
+use crate::housekeeping::Leftover;
 use crate::logs::{RotationPolicy, rotate};
 use crate::spec::{self, ContainerInput, IdRanges, NodeSettings, SandboxInput};
 use crate::sync::{ConfigError, ContainerRequest, HostError, PodHost, Recorder};
@@ -79,6 +82,10 @@ impl MachineHost {
 
     fn ranges(&self) -> MutexGuard<'_, IdRanges> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> Places {
+        Places::new(&self.node.state_directory, &self.node.log_directory, &self.node.cgroup_root)
     }
 
     fn directory(&self, uid: &PodUid) -> PathBuf {
@@ -209,6 +216,16 @@ impl PodHost for MachineHost {
             Ok(()) | Err(_) => Ok(()),
         });
         removed.await?
+    }
+
+    async fn leftovers(&self) -> Vec<Leftover> {
+        let places = self.places();
+        blocking(move || places.find()).await.unwrap_or_default()
+    }
+
+    async fn remove_leftover(&self, left: &Leftover) -> Result<(), HostError> {
+        let (places, left) = (self.places(), left.clone());
+        blocking(move || places.remove(&left).map_err(|message| HostError { message })).await?
     }
 
     async fn rotate_logs(&self, status: &PodRuntimeStatus) {

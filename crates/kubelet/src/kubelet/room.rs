@@ -17,6 +17,7 @@ use crate::admission::{Preemption, Rejection, Verdict};
 use crate::checkpoint::SavedPod;
 use crate::eviction::state::Verdict as Evicted;
 use crate::eviction::{self, EvictionConfig, Evictor, Gauge, NodeState, RoomMetrics, Signal};
+use crate::housekeeping::Housekeeping;
 use crate::metrics::Metrics;
 use crate::pleg::bounded;
 use crate::sync::CALL_TIMEOUT;
@@ -88,8 +89,15 @@ fn end(pod: &mut SavedPod, cause: Cause) {
 }
 
 /// Starts the eviction manager.
-pub(super) fn keep(ctx: &Arc<WorkerContext>, config: EvictionConfig, gauge: Arc<dyn Gauge>, room: &Room) {
-    let evictor = Arc::new(WorkerEvictor { ctx: ctx.clone(), metrics: room.metrics.clone() });
+pub(super) fn keep(
+    ctx: &Arc<WorkerContext>,
+    housekeeping: &Housekeeping,
+    config: EvictionConfig,
+    gauge: Arc<dyn Gauge>,
+    room: &Room,
+) {
+    let (housekeeping, metrics) = (housekeeping.clone(), room.metrics.clone());
+    let evictor = Arc::new(WorkerEvictor { ctx: ctx.clone(), housekeeping, metrics });
     let node = room.node.clone();
     let manager = eviction::run(config, gauge, ctx.sync.runtime.clone(), evictor, node);
     ctx.tasks.spawn(ctx.cancel.clone().run_until_cancelled_owned(manager));
@@ -168,6 +176,7 @@ fn active(ctx: &WorkerContext) -> Vec<(PodKey, Arc<Pod>)> {
 struct WorkerEvictor {
     ctx: Arc<WorkerContext>,
     metrics: RoomMetrics,
+    housekeeping: Housekeeping,
 }
 
 #[async_trait]
@@ -177,7 +186,11 @@ impl Evictor for WorkerEvictor {
     }
 
     async fn reclaim(&self, _signal: Signal) {
-        super::housekeeping::reclaim(&self.ctx).await;
+        // A dead container keeps its image, so containers go first.
+        self.housekeeping.reclaim_containers().await;
+        if let Err(error) = self.housekeeping.reclaim_images().await {
+            tracing::warn!(error = error_chain(&error), "can't remove images to make room");
+        }
     }
 
     async fn evict(&self, verdict: Evicted) {

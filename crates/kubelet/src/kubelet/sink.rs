@@ -1,4 +1,5 @@
-//! From the PLEG to the workers: a change of a Pod wakes its worker; a Pod that has none may be an orphan.
+//! From the PLEG to the workers: a change of a Pod wakes its worker; a Pod that has none may be an orphan; one of
+//! which a container died gets tidied up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::PoisonError;
 use minke_core::identity::PodUid;
 use tokio::sync::Notify;
 
+use crate::housekeeping::Deaths;
 use crate::pleg::{EventSink, LifecycleEvent};
 use crate::worker::Registry;
 
@@ -39,17 +41,21 @@ impl Unknown {
 pub(super) struct Dispatcher {
     registry: Registry,
     unknown: Unknown,
+    deaths: Deaths,
 }
 
 impl Dispatcher {
-    pub(super) fn new(registry: Registry) -> (Self, Unknown) {
-        let unknown = Unknown::default();
-        (Self { registry, unknown: unknown.clone() }, unknown)
+    pub(super) fn new(registry: Registry) -> (Self, Unknown, Deaths) {
+        let (unknown, deaths) = (Unknown::default(), Deaths::default());
+        (Self { registry, unknown: unknown.clone(), deaths: deaths.clone() }, unknown, deaths)
     }
 }
 
 impl EventSink for Dispatcher {
-    fn deliver(&self, uid: &PodUid, _events: &[LifecycleEvent]) {
+    fn deliver(&self, uid: &PodUid, events: &[LifecycleEvent]) {
+        if events.iter().any(|event| matches!(event, LifecycleEvent::Died(_))) {
+            self.deaths.add(uid);
+        }
         match self.registry.get(uid) {
             Some(worker) => worker.mailbox.changed(),
             None => self.unknown.add(uid),

@@ -20,6 +20,7 @@ use super::{CALL_TIMEOUT, OWNER, SANDBOX_TIMEOUT, SharedMemory, SyncContext};
 use crate::DesiredPod;
 use crate::images::{EnsureImage, EnsuredImage, ImageEvent, ImageFailure};
 use crate::pleg::bounded;
+use crate::timeline::{Step, Transition};
 
 /// What did not go well, in the kinds that decide when to try again.
 #[derive(Debug, Default)]
@@ -62,7 +63,20 @@ pub(super) async fn execute(
         Ok(key) => key,
         Err(error) => return Failures::failed(error.to_string()),
     };
-    if let Err(error) = ctx.host.set_up(desired).await {
+    // Set up each time, but only the first time in a sandbox is it on the way to anything.
+    let timeline = ctx.recorder.timeline();
+    let step = Step::Volumes;
+    let first = matches!(steps.sandbox, SandboxStep::Create { .. });
+    if first {
+        timeline.record(&key.uid, None, Transition::Began { step });
+    }
+    let set_up = ctx.host.set_up(desired).await;
+    match &set_up {
+        Err(error) => timeline.record(&key.uid, None, Transition::Failed { step, reason: error.message.clone() }),
+        Ok(()) if first => timeline.record(&key.uid, None, Transition::Done { step }),
+        Ok(()) => {}
+    }
+    if let Err(error) = set_up {
         ctx.recorder.warning(&key.uid, None, "FailedMount", error.message.clone());
         return Failures::failed(error.message);
     }
@@ -101,6 +115,7 @@ async fn stop_all(ctx: &SyncContext, key: &PodKey, desired: &DesiredPod, stops: 
                 StopReason::NotWanted => (own, "the pod's spec has it no more"),
             };
             let grace = grace.max(super::stop::LEAST_GRACE);
+            ctx.stopping(&key.uid, &name, words);
             ctx.recorder.normal(&key.uid, Some(&name), "Killing", format!("Stopping container {name}: {words}"));
             let call = ctx.runtime.stop_container(&id, grace);
             let result = bounded("stop container", CALL_TIMEOUT + grace, call).await;
@@ -120,7 +135,7 @@ fn images_ahead(
 ) -> BTreeMap<String, Image> {
     let mut images = BTreeMap::new();
     for start in starts {
-        let super::plan::How::Create { after, .. } = start.how else { continue };
+        let super::plan::How::Create { after, attempt } = start.how else { continue };
         let Some(container) = find(desired, &start.name) else { continue };
         // One in crash-loop back-off is not started, so its image is not needed yet.
         if super::start::backed_off(ctx, memory, uid, container, after).is_some() {
@@ -129,8 +144,13 @@ fn images_ahead(
         let (ctx, desired, uid, container) = (ctx.clone(), desired.clone(), uid.clone(), container.clone());
         let task: JoinHandle<_> = tokio::spawn(async move {
             let image = container.image.clone().unwrap_or_default();
+            let timeline = ctx.recorder.timeline();
+            let step = Step::Pull;
             let tell = |event: ImageEvent| {
                 let name = Some(container.name.as_str());
+                if event.reason == "Pulling" {
+                    timeline.record(&uid, Some((&container.name, attempt)), Transition::Began { step });
+                }
                 if event.warning {
                     ctx.recorder.warning(&uid, name, event.reason, event.message);
                 } else {
@@ -146,7 +166,16 @@ fn images_ahead(
                 progress: ctx.recorder.pull(&uid, &image),
                 events: &tell,
             };
-            ctx.images.ensure(&wanted).await
+            let ensured = ctx.images.ensure(&wanted).await;
+            let pulled = match &ensured {
+                Ok(EnsuredImage { pulled_in: Some(_), .. }) => Some(Transition::Done { step }),
+                Ok(EnsuredImage { pulled_in: None, .. }) => None,
+                Err(failure) => Some(Transition::Failed { step, reason: failure.reason.to_owned() }),
+            };
+            if let Some(pulled) = pulled {
+                timeline.record(&uid, Some((&container.name, attempt)), pulled);
+            }
+            ensured
         });
         images.insert(start.name.clone(), AbortOnDropHandle::new(task));
     }
@@ -187,11 +216,15 @@ async fn sandbox(
                 call.await.map_err(|e| refused("remove an old init container", &e))?;
             }
             let config = config(ctx, desired, key, *attempt).await?;
+            let (timeline, step) = (ctx.recorder.timeline(), Step::Sandbox);
+            timeline.record(&key.uid, None, Transition::Began { step });
             let (sandbox, ips) = run(ctx, &config).await.map_err(|error| {
+                timeline.record(&key.uid, None, Transition::Failed { step, reason: error_chain(&error) });
                 let message = format!("Failed to create pod sandbox: {}", error_chain(&error));
                 ctx.recorder.warning(&key.uid, None, "FailedCreatePodSandBox", message.clone());
                 Failures::failed(message)
             })?;
+            timeline.record(&key.uid, None, Transition::Done { step });
             Ok(Place { sandbox, config, ips })
         }
     }

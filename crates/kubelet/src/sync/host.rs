@@ -8,6 +8,7 @@ use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{ContainerConfig, ContainerStatus, ImageStatus, PodRuntimeStatus, SandboxConfig};
 
 use crate::DesiredPod;
+use crate::housekeeping::Leftover;
 
 /// A volume or file of a Pod could not be set up or taken down. Trying again may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +62,14 @@ pub trait PodHost: std::fmt::Debug + Send + Sync + 'static {
     async fn tear_down(&self, uid: &PodUid) -> Result<(), HostError>;
     /// Removes the logs of a Pod.
     async fn remove_logs(&self, key: &PodKey) -> Result<(), HostError>;
+    /// What the machine has that belongs to Pods, known to anybody or not. A host without a disk has nothing.
+    async fn leftovers(&self) -> Vec<Leftover> {
+        Vec::new()
+    }
+    /// Removes what is left of a Pod that nobody knows: unmounts first, follows no link.
+    async fn remove_leftover(&self, _left: &Leftover) -> Result<(), HostError> {
+        Ok(())
+    }
     /// Rotates the logs of a Pod's running containers that have grown too large.
     async fn rotate_logs(&self, status: &PodRuntimeStatus);
 }

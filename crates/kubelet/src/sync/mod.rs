@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use minke_core::backoff::Moment;
 use minke_core::clock::Clock;
+use minke_core::identity::PodUid;
 use minke_core::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::images::ImageManager;
+use crate::timeline::Transition;
 
 pub(crate) use bounded_images::BoundedImages;
 pub use host::{ConfigError, ContainerRequest, HostError, PodHost};
@@ -70,6 +72,13 @@ impl std::fmt::Debug for SyncContext {
 }
 
 impl SyncContext {
+    /// Records that a container is told to stop.
+    pub(crate) fn stopping(&self, pod: &PodUid, container: &str, why: &str) {
+        let timeline = self.recorder.timeline();
+        let attempt = timeline.attempt(pod, container);
+        timeline.record(pod, Some((container, attempt)), Transition::Stopping { reason: why.to_owned() });
+    }
+
     /// Now, on both clocks.
     #[must_use]
     pub fn moment(&self) -> Moment {

@@ -58,6 +58,7 @@ pub fn compute_now(
     outlook: Outlook<'_>,
 ) -> Observed {
     let now = ctx.clock.now();
+    ctx.recorder.timeline().observe(runtime, now);
     let mut memory = memory.lock();
     memory.prune(runtime);
     let (cause, ended) = match outlook {
@@ -119,6 +120,7 @@ pub fn compute_now(
     }
 
     let changed = memory.status.as_deref() != Some(&published);
+    ctx.recorder.timeline().status(&runtime.uid, &published);
     let published = Arc::new(published);
     memory.status = Some(published.clone());
     Observed { computed, published, changed }

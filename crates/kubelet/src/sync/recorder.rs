@@ -1,4 +1,4 @@
-//! Events in upstream's words, for people.
+//! Events in upstream's words, for people; and the way to the timeline, for whoever tells events.
 
 use std::sync::Arc;
 
@@ -7,24 +7,32 @@ use minke_core::runtime::PullProgress;
 use tokio::sync::broadcast;
 
 use crate::Progress;
+use crate::timeline::Timeline;
 
 /// Tells whoever listens. Cheap to clone; never blocks.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     progress: broadcast::Sender<Progress>,
+    timeline: Timeline,
 }
 
 impl Recorder {
     /// A recorder that remembers this many events for slow listeners.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { progress: broadcast::channel(capacity.max(1)).0 }
+        Self { progress: broadcast::channel(capacity.max(1)).0, timeline: Timeline::default() }
     }
 
     /// Listens from now on.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// Where transitions are recorded.
+    #[must_use]
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     /// Something normal.

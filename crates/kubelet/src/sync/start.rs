@@ -16,6 +16,7 @@ use super::plan::{How, Start};
 use super::{CALL_TIMEOUT, ContainerRequest, SharedMemory, SyncContext, hooks};
 use crate::pleg::bounded;
 use crate::spec::backoff_hash;
+use crate::timeline::{Step, Transition};
 use crate::{ContainerTimings, DesiredPod};
 
 /// Where containers start.
@@ -83,6 +84,14 @@ pub(super) async fn start(
         How::Create { attempt, after } => {
             if let Some(wanted) = backed_off(ctx, memory, &key.uid, container, *after) {
                 let message = wanted.crash_loop_message(&container.name, key);
+                let for_us = i64::try_from(wanted.remaining.as_micros()).unwrap_or(i64::MAX);
+                record(
+                    ctx,
+                    key,
+                    &step.name,
+                    ctx.recorder.timeline().attempt(&key.uid, &step.name),
+                    Transition::BackOff { for_us },
+                );
                 ctx.recorder.warning(&key.uid, Some(&step.name), "BackOff", message.clone());
                 wait("CrashLoopBackOff", &message);
                 failures.backs_off(wanted.remaining);
@@ -123,7 +132,14 @@ pub(super) async fn start(
                 ips: &place.ips,
                 host_ips: &ctx.host_ips,
             };
+            let what = Step::Create;
+            record(ctx, key, &step.name, *attempt, Transition::Began { step: what });
             let created = create(ctx, memory, place, request).await;
+            let told = match &created {
+                Ok(_) => Transition::Done { step: what },
+                Err(refusal) => Transition::Failed { step: what, reason: refusal.reason.clone() },
+            };
+            record(ctx, key, &step.name, *attempt, told);
             // From here on the exit before is dealt with, whatever comes of this attempt.
             if let Some(after) = after {
                 memory.lock().crashes.advance(crash_key(&key.uid, container), *after, ctx.moment());
@@ -139,7 +155,16 @@ pub(super) async fn start(
             }
         }
     };
-    match run(ctx, memory, key, &id, container).await {
+    let attempt = ctx.recorder.timeline().attempt(&key.uid, &step.name);
+    let what = Step::Start;
+    record(ctx, key, &step.name, attempt, Transition::Began { step: what });
+    let ran = run(ctx, memory, key, &id, container).await;
+    let told = match &ran {
+        Ok(()) => Transition::Done { step: what },
+        Err(refusal) => Transition::Failed { step: what, reason: refusal.reason.clone() },
+    };
+    record(ctx, key, &step.name, attempt, told);
+    match ran {
         Ok(()) => {
             memory.lock().waiting.remove(&step.name);
         }
@@ -150,13 +175,28 @@ pub(super) async fn start(
             return Started::No;
         }
     }
-    if let Err(message) = hooks::post_start(ctx, key, container, &place.ips).await {
+    let hook = container.lifecycle.as_ref().is_some_and(|l| l.post_start.is_some());
+    let what = Step::PostStart;
+    if hook {
+        record(ctx, key, &step.name, attempt, Transition::Began { step: what });
+    }
+    let hooked = hooks::post_start(ctx, key, container, &place.ips).await;
+    if hook {
+        let failed = |message: &String| Transition::Failed { step: what, reason: message.clone() };
+        let told = hooked.as_ref().err().map_or(Transition::Done { step: what }, failed);
+        record(ctx, key, &step.name, attempt, told);
+    }
+    if let Err(message) = hooked {
         failures.other.push(message.clone());
         wait("PostStartHookError", &message);
         super::stop::after_failed_hook(ctx, key, desired, &id, container).await;
         return Started::No;
     }
     Started::Yes
+}
+
+fn record(ctx: &SyncContext, key: &PodKey, container: &str, attempt: u32, transition: Transition) {
+    ctx.recorder.timeline().record(&key.uid, Some((container, attempt)), transition);
 }
 
 fn refused(ctx: &SyncContext, key: &PodKey, name: &str, refusal: &Refusal) {

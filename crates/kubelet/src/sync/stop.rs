@@ -97,6 +97,7 @@ async fn stop_one(
     before: Vec<CancellationToken>,
 ) -> Result<(), String> {
     let begun = Instant::now();
+    ctx.stopping(&key.uid, &plan.name, "the pod ends");
     ctx.recorder.normal(&key.uid, Some(&plan.name), "Killing", format!("Stopping container {}", plan.name));
     if let Some(container) = container
         && !grace.is_zero()
@@ -130,6 +131,7 @@ pub(super) async fn after_failed_hook(
 ) {
     let own = desired.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
     let grace = Duration::from_secs(own.and_then(|s| u64::try_from(s).ok()).unwrap_or(0)).max(LEAST_GRACE);
+    ctx.stopping(&key.uid, &container.name, "its postStart hook failed");
     let message = format!("Stopping container {}: its postStart hook failed", container.name);
     ctx.recorder.normal(&key.uid, Some(&container.name), "Killing", message);
     if let Err(error) = stop_now(ctx, id, grace).await {

@@ -38,6 +38,18 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// In a word, for people.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self {
+            Self::Stopped => "Stopped",
+            Self::Completed => "Completed",
+            Self::Failed(failure) | Self::Evicted(failure) => &failure.reason,
+        }
+    }
+}
+
 /// What happens to a Pod that has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {

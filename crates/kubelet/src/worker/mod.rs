@@ -73,6 +73,7 @@ impl WorkerContext {
 
     /// The Pod is gone.
     fn forget(&self, key: &PodKey, handle: &WorkerHandle) {
+        self.sync.recorder.timeline().gone(&key.uid);
         self.registry.remove(&key.uid);
         self.hub.remove(&key.uid);
         handle.end();

@@ -15,7 +15,7 @@ use minke_core::identity::PodKey;
 use minke_core::runtime::{PodRuntimeStatus, error_chain};
 use tokio::time::{Instant, sleep_until};
 
-use super::lifecycle::{Lifecycle, Mode, Step};
+use super::lifecycle::{Cause, Lifecycle, Mode, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
 use super::mailbox::Mailbox;
 use super::questions::PodFacts;
@@ -24,7 +24,8 @@ use super::{NewPod, WorkerContext, WorkerHandle};
 use crate::cache::Stamp;
 use crate::checkpoint::{CheckpointError, SavedState};
 use crate::sync::{Outlook, PodMemory, SharedMemory, compute_now, sync_pod};
-use crate::{DesiredPod, PodReport};
+use crate::timeline::Transition;
+use crate::{DesiredPod, PodReport, PodStage};
 
 /// Longest wait for an observation that is newer than the last sync.
 const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -168,8 +169,23 @@ impl Worker {
     }
 
     pub(super) fn publish(&self) {
+        self.tell_stage();
         self.ctx.hub.publish(&self.key.uid, self.report());
         self.handle.set_facts(PodFacts::of(self.machine.lifecycle()));
+    }
+
+    /// Records a stage that was just entered.
+    fn tell_stage(&self) {
+        let lifecycle = self.machine.lifecycle();
+        let transition = match lifecycle.stage() {
+            PodStage::Syncing => return,
+            PodStage::Terminating => {
+                Transition::Terminating { reason: lifecycle.cause().map(Cause::word).unwrap_or_default().to_owned() }
+            }
+            PodStage::Terminated => Transition::Terminated,
+            PodStage::Finished => Transition::Finished,
+        };
+        self.ctx.sync.recorder.timeline().record(&self.key.uid, None, transition);
     }
 
     fn sync(&self, mode: Mode) -> Job {
@@ -196,7 +212,7 @@ impl Worker {
             }
             let publish = || {
                 memory.lock().unsaved = true;
-                let stage = crate::PodStage::Syncing;
+                let stage = PodStage::Syncing;
                 ctx.hub.publish(&key.uid, report_as(&desired, &memory, stage));
             };
             let report = sync_pod(&ctx.sync, &desired, &memory, &read.status, mode, &publish).await;
@@ -289,7 +305,7 @@ fn report(desired: &DesiredPod, memory: &SharedMemory, lifecycle: &Lifecycle) ->
     report_as(desired, memory, lifecycle.stage())
 }
 
-fn report_as(desired: &DesiredPod, memory: &SharedMemory, stage: crate::PodStage) -> PodReport {
+fn report_as(desired: &DesiredPod, memory: &SharedMemory, stage: PodStage) -> PodReport {
     let memory = memory.lock();
     let mut pod = (*desired.pod).clone();
     pod.status = memory.status.as_deref().cloned();

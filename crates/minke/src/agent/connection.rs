@@ -72,6 +72,7 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
         },
         Request::Node => Reply::Node(shared.kubelet.node()),
         Request::Metrics => Reply::Metrics(shared.kubelet.metrics().text()),
+        Request::Timeline { uids } => Reply::Timelines(shared.kubelet.timelines(uids.as_deref())),
         Request::List => Reply::Reports(shared.kubelet.reports()),
         Request::Stop { uid, grace_ms, remove } => {
             let request = StopRequest { grace: grace_ms.map(Duration::from_millis), remove };

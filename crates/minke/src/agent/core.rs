@@ -6,6 +6,7 @@ use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::Runtime;
 use minke_kubelet::admission::NodeOptions;
 use minke_kubelet::eviction::EvictionConfig;
+use minke_kubelet::housekeeping::ImageGcPolicy;
 use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError};
 use minke_oci::network::CniConfig;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime, OpenError};
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) node: NodeOptions,
     /// When Pods are evicted.
     pub(crate) eviction: EvictionConfig,
+    /// When images that nothing uses are removed.
+    pub(crate) image_gc: ImageGcPolicy,
 }
 
 /// The runtime or the kubelet core can't start.
@@ -42,6 +45,7 @@ pub(super) async fn start(place: &Place, settings: &Settings) -> Result<Kubelet,
         relist_mode: settings.relist,
         node: settings.node.clone(),
         eviction: settings.eviction.clone(),
+        image_gc: settings.image_gc.clone(),
         ..self::settings(place)
     };
     Kubelet::start(config, runtime, clock).await.map_err(CoreError::Kubelet)

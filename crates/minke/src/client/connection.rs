@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use minke_core::identity::PodUid;
+use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{NodeReport, PodReport, PodUse};
 use tokio::net::UnixStream;
 
@@ -63,6 +64,7 @@ impl RequestError {
             | Reply::Usage(..)
             | Reply::Node(_)
             | Reply::Metrics(_)
+            | Reply::Timelines(_)
             | Reply::Done => Self::Unexpected { what },
         }
     }
@@ -127,6 +129,14 @@ impl Connection {
         match self.ask("tell its metrics", &Request::Metrics).await? {
             Reply::Metrics(text) => Ok(text),
             other => Err(RequestError::unexpected("tell its metrics", other)),
+        }
+    }
+
+    /// When things happened to these Pods (`None`: to all).
+    pub(crate) async fn timelines(&mut self, uids: Option<Vec<PodUid>>) -> Result<Timelines, RequestError> {
+        match self.ask("tell a timeline", &Request::Timeline { uids }).await? {
+            Reply::Timelines(timelines) => Ok(timelines),
+            other => Err(RequestError::unexpected("tell a timeline", other)),
         }
     }
 

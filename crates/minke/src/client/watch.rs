@@ -97,7 +97,8 @@ impl Watch {
                 | Reply::Hello(_)
                 | Reply::Metrics(_)
                 | Reply::Usage(..)
-                | Reply::Node(_) => continue,
+                | Reply::Node(_)
+                | Reply::Timelines(_) => continue,
             });
         }
     }

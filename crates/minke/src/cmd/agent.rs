@@ -1,11 +1,15 @@
 //! `minke agent`.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use minke_kubelet::RelistMode;
+use minke_kubelet::housekeeping::ImageGcPolicy;
 
 use super::node::NodeArgs;
 use crate::agent::{self, AgentError, Mode, Readiness, Ready, Settings};
 use crate::client::Client;
+use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::stdout;
 
@@ -24,6 +28,15 @@ pub(crate) struct AgentArgs {
     /// How changes in the runtime are noticed
     #[arg(long, value_enum, default_value_t = Relist::Evented, value_name = "MODE")]
     relist: Relist,
+    /// Remove images that nothing uses when this much of their disk is used, in percent; 100: never
+    #[arg(long, value_name = "PERCENT", default_value_t = 85)]
+    image_gc_high_threshold: u8,
+    /// And go on until no more than this much is used, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 80)]
+    image_gc_low_threshold: u8,
+    /// Leave an image at least this long after it was seen first (2m, 12h)
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = durations::duration)]
+    image_gc_min_age: Duration,
     #[command(flatten)]
     node: NodeArgs,
     /// Started by a command: say on standard output when ready, end when not needed
@@ -54,7 +67,19 @@ impl From<Relist> for RelistMode {
 
 impl AgentArgs {
     fn settings(&self) -> Result<Settings, Failure> {
-        Ok(Settings { relist: self.relist.into(), node: self.node.options()?, eviction: self.node.eviction()? })
+        let (node, eviction) = (self.node.options()?, self.node.eviction()?);
+        Ok(Settings { relist: self.relist.into(), node, eviction, image_gc: self.image_gc()? })
+    }
+
+    fn image_gc(&self) -> Result<ImageGcPolicy, Failure> {
+        let policy = ImageGcPolicy {
+            high_percent: self.image_gc_high_threshold,
+            low_percent: self.image_gc_low_threshold,
+            min_age: self.image_gc_min_age,
+            ..ImageGcPolicy::default()
+        };
+        policy.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(policy)
     }
 }
 

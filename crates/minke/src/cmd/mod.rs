@@ -11,6 +11,7 @@ pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod stop;
+pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod version;
 

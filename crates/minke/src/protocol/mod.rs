@@ -13,6 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodUid;
 use minke_core::objects::ObjectSet;
+use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{Admission, NodeReport, PodReport, PodUse, Progress};
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,11 @@ pub(crate) enum Request {
     Node,
     /// The agent's metrics. Answered by [`Reply::Metrics`].
     Metrics,
+    /// When things happened to these Pods (`None`: to all). Answered by [`Reply::Timelines`].
+    Timeline {
+        /// Which Pods.
+        uids: Option<Vec<PodUid>>,
+    },
     /// End the agent; Pods stay as they are. Answered by [`Reply::Done`] before it goes.
     Shutdown,
 }
@@ -131,6 +137,8 @@ pub(crate) enum Reply {
     Node(NodeReport),
     /// Metrics in the OpenMetrics text format.
     Metrics(String),
+    /// When things happened.
+    Timelines(Timelines),
     /// It is done, or has begun.
     Done,
     /// There is no such Pod.

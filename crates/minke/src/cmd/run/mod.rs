@@ -22,6 +22,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::goal::{self, Tracked, Until};
 use crate::output::result::{ContainerResult, PodResult, run_result};
 use crate::output::{Format, diagnostics, document, stdout, table};
+use crate::timeline::TimelineFile;
 
 /// Run the Pods of manifests
 ///
@@ -56,11 +57,14 @@ pub(crate) struct RunArgs {
     /// No progress and no result, only errors
     #[arg(short, long)]
     quiet: bool,
+    /// Write when everything happened to this file; .html is a page, .trace.json opens in Perfetto, .json is for programs
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<TimelineFile>,
     /// Do not show logs
     #[arg(long)]
     no_logs: bool,
     /// Behave as the kubelet's removed --runonce mode did
-    #[arg(long, conflicts_with_all = ["until", "timeout", "foreground", "exit_code_from", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["until", "timeout", "foreground", "exit_code_from", "dry_run", "timeline"])]
     kubelet_compat: bool,
 }
 
@@ -115,6 +119,9 @@ pub(crate) async fn run(args: &RunArgs, client: &Client) -> Outcome {
     let deadline = args.timeout.map(|timeout| begun + timeout);
     let (session, exit) = drive::drive(client, session, view, manifests.objects, deadline).await?;
 
+    if let Some(file) = &args.timeline {
+        timeline(file, client, &session).await?;
+    }
     let exit = match &code_from {
         Some(from) => from.exit(session.pods()).filter(|_| code_counts(exit)).unwrap_or(exit),
         None => exit,
@@ -136,6 +143,13 @@ pub(crate) async fn run(args: &RunArgs, client: &Client) -> Outcome {
         eprintln!("error: not {} in time; what was started stays: `minke ps` shows it", goal_words(args.until));
     }
     Ok(exit)
+}
+
+/// Writes when everything happened to the Pods of this run, as far as its agent knows.
+async fn timeline(file: &TimelineFile, client: &Client, session: &Session) -> Result<(), Failure> {
+    let uids: Vec<_> = session.pods().iter().map(|tracked| tracked.key.uid.clone()).collect();
+    let timelines = client.ask(async |connection| connection.timelines(Some(uids.clone())).await).await?;
+    file.write(&timelines)
 }
 
 /// A directory of manifests, or whatever else the text names.
