@@ -104,6 +104,12 @@ fn decode<T: DeserializeOwned>(frame: Option<io::Result<BytesMut>>) -> Result<T,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use minke_core::identity::PodUid;
+    use proptest::prelude::*;
+    use tokio_util::codec::Decoder;
+
     use super::super::{Reply, Request};
     use super::*;
 
@@ -173,5 +179,38 @@ mod tests {
         b.write_all(&[0, 0, 0, 9, b'"']).await.unwrap();
         drop(b);
         assert!(a.receive::<Request>().await.is_err());
+    }
+
+    /// Requests as they are on the wire.
+    fn requests() -> Vec<Vec<u8>> {
+        let requests = [
+            Request::List,
+            Request::Watch { uids: Some(vec![PodUid::new("u").unwrap()]) },
+            Request::Apply { pods: vec![Arc::default()], objects: Arc::default() },
+            Request::Stop { uid: PodUid::new("u").unwrap(), grace_ms: Some(5), remove: true },
+        ];
+        requests.iter().map(|request| encode(request).unwrap()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_request_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            drop(decode::<Request>(Some(Ok(BytesMut::from(&bytes[..])))));
+            drop(LengthDelimitedCodec::builder().max_frame_length(LARGEST_FRAME).new_codec().decode(&mut BytesMut::from(&bytes[..])));
+        }
+
+        #[test]
+        fn a_damaged_request_is_a_request_or_an_error(
+            which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), byte: u8, cut: bool,
+        ) {
+            let requests = requests();
+            let mut frame = which.get(&requests).clone();
+            let at = at.index(frame.len());
+            if cut { frame.truncate(at) } else { frame[at] = byte }
+            let mut codec = LengthDelimitedCodec::builder().max_frame_length(LARGEST_FRAME).new_codec();
+            if let Ok(Some(content)) = codec.decode(&mut BytesMut::from(&frame[..])) {
+                drop(decode::<Request>(Some(Ok(content))));
+            }
+        }
     }
 }

@@ -207,6 +207,8 @@ fn is_path_component(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -271,5 +273,23 @@ mod tests {
             assert!(error.contains(words), "{text:?}: {error}");
         }
         assert!(Reference::parse(&format!("a.test/{}", "x".repeat(300))).unwrap_err().contains("longer"));
+    }
+
+    proptest! {
+        /// Built from pieces that mean something in names, so that many of them are ones.
+        #[test]
+        fn any_text_is_a_name_that_stands_for_itself_or_an_error(
+            pieces in prop::collection::vec(prop_oneof![
+                "[a-z0-9]{1,6}", Just("/".to_owned()), Just(":".to_owned()), Just("@".to_owned()), Just(".".to_owned()),
+                Just("localhost:5000/".to_owned()), Just("__".to_owned()), Just("-".to_owned()), Just("A".to_owned()),
+                Just("[::1]".to_owned()), Just(format!("@sha256:{}", "0".repeat(64))), ".{0,3}",
+            ], 0..8),
+        ) {
+            let text = pieces.concat();
+            if let Ok(name) = Reference::parse(&text) {
+                let whole = name.canonical();
+                prop_assert_eq!(Reference::parse(&whole).map(|n| n.canonical()), Ok(whole));
+            }
+        }
     }
 }
