@@ -122,7 +122,7 @@ impl Bed {
             checkpoints: Arc::new(self.checkpoints.clone()),
             host: self.host.clone(),
             admit: Arc::new(AdmitAll),
-            recorder: Recorder::new(4096),
+            recorder: Recorder::new(64),
             host_ips: vec!["192.0.2.7".parse().unwrap()],
             pleg: PlegConfig::default(),
             gauge: Arc::new(minke_kubelet::eviction::NoGauge),
