@@ -15,6 +15,7 @@
 //! | memory | shims and agent with many idle Pods | budgets of the design |
 //! | exits | container exit → its status, by events | the same core, polling each second |
 //! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
+//! | relist | a full relist of 10,000 containers, over a runtime in memory (`--features fake`) | the two lists alone |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
 //!
 //! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
@@ -32,6 +33,8 @@ mod memory;
 mod podman;
 mod pods;
 mod process;
+#[cfg(feature = "fake")]
+mod relist;
 mod report;
 mod sample;
 mod unpack;
@@ -74,6 +77,10 @@ struct Cli {
     /// For how long idle Pods are measured, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     idle_span: u64,
+    /// Containers of the relist rows
+    #[cfg(feature = "fake")]
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    containers: usize,
     /// Already in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -98,6 +105,9 @@ enum Section {
     Exits,
     /// The agent's cost with idle Pods
     Idle,
+    /// A full relist of many containers, over a runtime in memory (built with `--features fake`)
+    #[cfg(feature = "fake")]
+    Relist,
     /// Unpacking a layer
     Unpack,
 }
@@ -168,6 +178,10 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     }
     if wanted(Section::Idle) {
         add(idle::measure(&minke, &cli.idle, Duration::from_secs(cli.idle_span))?);
+    }
+    #[cfg(feature = "fake")]
+    if wanted(Section::Relist) {
+        add(relist::measure(cli.containers, cli.runs)?);
     }
     if wanted(Section::Unpack) {
         add(unpack::measure(&minke, cli.layer, cli.runs.min(5))?);

@@ -58,6 +58,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// This one.
+    #[cfg(feature = "fake")]
+    pub(crate) fn own() -> Self {
+        Self { directory: PathBuf::from("/proc/self"), arguments: Vec::new() }
+    }
+
     /// Every process one of whose arguments contains a path.
     pub(crate) fn mentioning(path: &Path) -> Vec<Self> {
         let path = path.to_string_lossy().into_owned();

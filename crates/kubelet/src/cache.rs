@@ -20,6 +20,8 @@ use minke_core::identity::PodUid;
 use minke_core::runtime::{PodRuntimeStatus, RuntimeError};
 use tokio::sync::oneshot;
 
+use crate::metrics::Metrics;
+
 /// A point in the order of observations and actions. Later stamps are greater; no two are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stamp(u64);
@@ -65,11 +67,15 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct State {
     entries: HashMap<PodUid, Entry>,
+    /// Pods without an entry that were looked for after the last full relist, and when.
+    absent: HashMap<PodUid, Stamp>,
     /// Pods under inspection; the global stamp says nothing about them.
     held: HashSet<PodUid>,
     waiters: HashMap<PodUid, Vec<Waiter>>,
     global: Option<Stamp>,
     next_waiter: u64,
+    /// The writer is gone: nothing will be observed any more.
+    closed: bool,
 }
 
 impl State {
@@ -86,31 +92,33 @@ impl State {
         let ready = match self.entries.get(uid) {
             // Until the first relist nothing is known to be complete.
             _ if self.global.is_none() => false,
-            None => by_global,
+            None => by_global || self.absent.get(uid).is_some_and(|seen| *seen > min),
             Some(entry) => by_global || entry.modified > min || entry.observed > min,
         };
         ready.then(|| self.read(uid))
     }
 
-    fn notify(&mut self, uid: &PodUid, stamp: Stamp) {
+    /// Answers whoever waits for this observation, and whoever would be answered if they asked now: an earlier one may
+    /// not have counted yet when it was made.
+    fn notify(&mut self, uid: &PodUid, observed: Option<Stamp>) {
         // Before the first relist waiters stay: an answer for one Pod would be right, but "nothing runs" is only
         // known once everything was listed.
         if self.global.is_none() {
             return;
         }
-        let Some(mut waiters) = self.waiters.remove(uid) else { return };
+        let Some(waiters) = self.waiters.remove(uid) else { return };
         let answer = self.read(uid);
-        let mut i = 0;
-        while i < waiters.len() {
-            if waiters[i].min <= stamp {
+        let mut others = Vec::new();
+        for waiter in waiters {
+            if observed.is_some_and(|stamp| waiter.min <= stamp) || self.ready(uid, waiter.min).is_some() {
                 // A waiter that has gone away needs no answer.
-                drop(waiters.swap_remove(i).answer.send(answer.clone()));
+                drop(waiter.answer.send(answer.clone()));
             } else {
-                i += 1;
+                others.push(waiter);
             }
         }
-        if !waiters.is_empty() {
-            self.waiters.insert(uid.clone(), waiters);
+        if !others.is_empty() {
+            self.waiters.insert(uid.clone(), others);
         }
     }
 }
@@ -190,12 +198,15 @@ impl PodCache {
     /// Cancel-safe: a dropped wait leaves nothing behind.
     ///
     /// # Errors
-    /// [`WaitExpired`] after `bound`, or when the writer is gone for good.
+    /// [`WaitExpired`] after `bound`, or as soon as the writer is gone.
     pub async fn newer_than(&self, uid: &PodUid, min: Stamp, bound: Duration) -> Result<CacheRead, WaitExpired> {
         let (receiver, _guard) = {
             let mut state = self.shared.lock();
             if let Some(read) = state.ready(uid, min) {
                 return Ok(read);
+            }
+            if state.closed {
+                return Err(WaitExpired(bound));
             }
             let (answer, receiver) = oneshot::channel();
             state.next_waiter += 1;
@@ -215,6 +226,19 @@ impl PodCache {
         self.shared.lock().waiters.values().map(Vec::len).sum()
     }
 
+    /// Shows its size in the agent's metrics.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        let number = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+        let cache = self.clone();
+        metrics.computed("minke_pod_cache_entries", "Pods in the pod cache", move || number(cache.len()));
+        let cache = self.clone();
+        metrics.computed(
+            "minke_pod_cache_waiters",
+            "Waits for an observation of a Pod that are under way",
+            move || number(cache.waiting()),
+        );
+    }
+
     /// How many Pods have an entry.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -225,6 +249,14 @@ impl PodCache {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Drop for CacheWriter {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        state.waiters.clear();
     }
 }
 
@@ -251,9 +283,8 @@ impl CacheWriter {
     pub fn release(&self, uid: &PodUid) {
         let mut state = self.shared.lock();
         state.held.remove(uid);
-        if let Some(global) = state.global {
-            state.notify(uid, global);
-        }
+        let global = state.global;
+        state.notify(uid, global);
     }
 
     /// A status observed from `stamp` on.
@@ -269,17 +300,20 @@ impl CacheWriter {
 
     fn write(&self, uid: &PodUid, read: CacheRead, stamp: Stamp) {
         let mut state = self.shared.lock();
+        state.absent.remove(uid);
         state.entries.insert(uid.clone(), Entry { read, modified: stamp, observed: stamp });
-        state.notify(uid, stamp);
+        state.notify(uid, Some(stamp));
     }
 
     /// The Pod was listed from `stamp` on and is as cached.
     pub fn set_observed(&self, uid: &PodUid, stamp: Stamp) {
         let mut state = self.shared.lock();
-        if let Some(entry) = state.entries.get_mut(uid) {
-            entry.observed = stamp;
+        match state.entries.get_mut(uid) {
+            Some(entry) => entry.observed = stamp,
+            // Whoever asks a moment later is answered as well.
+            None => drop(state.absent.insert(uid.clone(), stamp)),
         }
-        state.notify(uid, stamp);
+        state.notify(uid, Some(stamp));
     }
 
     /// The runtime no longer has the Pod. Answers nobody: the observation that found this does.
@@ -291,9 +325,11 @@ impl CacheWriter {
     pub fn update_time(&self, stamp: Stamp) {
         let mut state = self.shared.lock();
         state.global = Some(stamp);
-        let waiting: Vec<PodUid> = state.waiters.keys().filter(|uid| !state.held.contains(*uid)).cloned().collect();
+        state.absent.retain(|_, seen| *seen > stamp);
+        let waiting: Vec<PodUid> = state.waiters.keys().cloned().collect();
         for uid in waiting {
-            state.notify(&uid, stamp);
+            let observed = (!state.held.contains(&uid)).then_some(stamp);
+            state.notify(&uid, observed);
         }
     }
 }

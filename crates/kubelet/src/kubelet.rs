@@ -27,7 +27,7 @@ use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
 use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
 use crate::timeline::{Timelines, Transition};
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
-use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle};
+use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle, WorkerMetrics};
 use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest};
 
 mod admit;
@@ -182,6 +182,8 @@ impl Kubelet {
         let pleg = Pleg::start(runtime.clone(), writer, sink, how, clock.clone(), &tasks, &cancel);
         let metrics = Metrics::default();
         pleg.register(&metrics, &clock);
+        cache.register(&metrics);
+        let timing = WorkerMetrics::new(&metrics);
         let sync = sync_context(&config, &ports, runtime, clock);
         let workers = Arc::new(WorkerContext {
             sync,
@@ -189,6 +191,7 @@ impl Kubelet {
             pleg,
             hub: Hub::default(),
             metrics,
+            timing,
             checkpoints: ports.checkpoints,
             registry,
             tasks: tasks.clone(),

@@ -32,6 +32,11 @@ async fn metrics_follow_a_pod() {
     kubelet.apply(vec![simple("a", "Always")]).await;
     until(&kubelet, &uid("a"), "runs", |r| support::phase(r) == "Running").await;
     let text = kubelet.metrics().text();
+    let counted = ["kubelet_pod_start_duration_seconds_count 1", "kubelet_pod_worker_start_duration_seconds_count 1"];
+    for line in counted {
+        assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
+    }
+    assert!(text.contains("kubelet_pod_worker_duration_seconds_count{operation_type=\"sync\"}"), "{text}");
     for line in ["kubelet_running_pods 1", "kubelet_pleg_discard_events 0", "minke_pleg_hanging_calls 0.0"] {
         assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
     }

@@ -191,3 +191,69 @@ fn stamps_are_never_equal() {
     let stamps = [cache.stamp(), writer.stamp(), cache.stamp()];
     assert!(stamps.windows(2).all(|w| w[0] < w[1]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_observation_before_the_first_relist_counts_once_that_is_done() {
+    let u = uid("a");
+    let (cache, writer) = pod_cache();
+    let wait = {
+        let (cache, u) = (cache.clone(), u.clone());
+        tokio::spawn(async move { cache.newer_than(&u, Stamp::at(5), BOUND).await })
+    };
+    tokio::task::yield_now().await;
+    writer.set(&u, status(&u, "10.0.0.1"), Stamp::at(7));
+    writer.hold(&u);
+    tokio::task::yield_now().await;
+    assert!(!wait.is_finished(), "not everything has been listed");
+    // The first relist began before the waiter's moment; the observation did not.
+    writer.update_time(Stamp::at(3));
+    assert_eq!(first_ip(&wait.await.unwrap().unwrap()).as_deref(), Some("10.0.0.1"));
+}
+
+#[test]
+fn who_asks_just_after_an_absent_pod_was_looked_for_is_answered_at_once() {
+    let u = uid("a");
+    let (cache, writer) = cache_at(&u, 1, None);
+    writer.set_observed(&u, Stamp::at(7));
+    assert!(cache.get_newer_than(&u, Stamp::at(6)).is_some());
+    assert!(cache.get_newer_than(&u, Stamp::at(7)).is_none());
+    writer.update_time(Stamp::at(9));
+    assert!(cache.get_newer_than(&u, Stamp::at(8)).is_some());
+    assert!(cache.shared.lock().absent.is_empty(), "a full relist says the same of all pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_when_the_writer_is_gone() {
+    let u = uid("a");
+    let (cache, writer) = cache_at(&u, 1, None);
+    let begin = tokio::time::Instant::now();
+    let wait = {
+        let (cache, u) = (cache.clone(), u.clone());
+        tokio::spawn(async move { cache.newer_than(&u, Stamp::at(9), BOUND).await })
+    };
+    tokio::task::yield_now().await;
+    drop(writer);
+    assert!(wait.await.unwrap().is_err());
+    assert!(cache.newer_than(&u, Stamp::at(9), BOUND).await.is_err());
+    assert_eq!(begin.elapsed(), Duration::ZERO, "nothing will be observed any more");
+    assert!(cache.newer_than(&u, Stamp::ZERO, BOUND).await.is_ok(), "what is known can still be asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_waiters_of_one_pod_wake_together_and_nobody_else() {
+    let (u, other) = (uid("a"), uid("b"));
+    let (cache, writer) = cache_at(&u, 1, None);
+    let wait = |u: &PodUid| {
+        let (cache, u) = (cache.clone(), u.clone());
+        tokio::spawn(async move { cache.newer_than(&u, Stamp::at(5), BOUND).await })
+    };
+    let waits: Vec<_> = (0..1000).map(|_| wait(&u)).collect();
+    let theirs = wait(&other);
+    tokio::task::yield_now().await;
+    writer.set(&u, status(&u, "10.0.0.1"), Stamp::at(6));
+    for wait in waits {
+        assert!(wait.await.unwrap().is_ok());
+    }
+    assert!(!theirs.is_finished());
+    assert_eq!(cache.waiting(), 1);
+}

@@ -7,7 +7,7 @@
 //! 2. make that struct in a `new(metrics: &Metrics)` by [`Metrics::register`], with the *whole* name as people will see
 //!    it, and upstream's where upstream has it:
 //!
-//!    ```ignore
+//!    ```text
 //!    let evictions = metrics.register("kubelet_evictions", "Pods evicted, by signal", Family::default());
 //!    evictions.get_or_create(&BySignal { eviction_signal: "memory.available" }).inc();
 //!    ```

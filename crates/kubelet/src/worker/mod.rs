@@ -7,6 +7,7 @@ pub mod grace;
 pub mod lifecycle;
 pub mod machine;
 pub mod mailbox;
+mod metrics;
 pub mod questions;
 mod registry;
 pub mod requeue;
@@ -18,9 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minke_core::identity::PodKey;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use metrics::WorkerMetrics;
 pub(crate) use registry::{Registry, WorkerHandle};
 pub use update::differs;
 
@@ -42,6 +45,7 @@ pub(crate) struct WorkerContext {
     pub(crate) pleg: Pleg,
     pub(crate) hub: Hub,
     pub(crate) metrics: Metrics,
+    pub(crate) timing: WorkerMetrics,
     pub(crate) checkpoints: Arc<dyn Checkpoints>,
     pub(crate) registry: Registry,
     pub(crate) tasks: TaskTracker,
@@ -62,13 +66,14 @@ pub(crate) struct NewPod {
 impl WorkerContext {
     /// Starts the worker of a Pod that has none.
     pub(crate) fn start(self: &Arc<Self>, new: NewPod) {
+        let came = Instant::now();
         let handle = WorkerHandle::new(&new.key, new.desired.clone());
         self.running.fetch_add(1, Ordering::Relaxed);
         let (worker, actions) = task::Worker::new(self.clone(), new, handle.clone());
         // At once, so that whoever lists Pods next sees this one.
         worker.publish();
         self.registry.insert(handle);
-        self.tasks.spawn(self.cancel.clone().run_until_cancelled_owned(worker.run(actions)));
+        self.tasks.spawn(self.cancel.clone().run_until_cancelled_owned(worker.run(actions, came)));
     }
 
     /// The Pod is gone.

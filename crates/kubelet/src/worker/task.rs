@@ -48,6 +48,8 @@ pub(super) struct Worker {
     save: Option<BoxFuture<'static, Result<(), CheckpointError>>>,
     save_after: Option<Instant>,
     handle: WorkerHandle,
+    /// The start of the Pod was counted, by this agent or an earlier one.
+    started: bool,
 }
 
 /// Polls a future that may be absent.
@@ -70,7 +72,7 @@ impl Worker {
         let NewPod { key, desired, state, newer_than } = new;
         let SavedState { lifecycle, status, timings } = state;
         let status = (status != k8s_openapi::api::core::v1::PodStatus::default()).then_some(status);
-        let fresh = status.is_none();
+        let (fresh, started) = (status.is_none(), timings.running_at.is_some());
         let memory = SharedMemory::new(PodMemory::new(&desired.pod, status, timings));
         if fresh {
             // A Pod is reported as pending from the start, whatever becomes of it.
@@ -80,11 +82,14 @@ impl Worker {
         let (machine, actions) = Machine::start(desired.pod.clone(), lifecycle);
         let (mailbox, synced) = (handle.mailbox.clone(), newer_than);
         let (job, save, save_after) = (None, None, None);
-        let worker = Self { ctx, key, desired, memory, mailbox, machine, job, synced, save, save_after, handle };
+        let worker =
+            Self { ctx, key, desired, memory, mailbox, machine, job, synced, save, save_after, handle, started };
         (worker, actions)
     }
 
-    pub(super) async fn run(mut self, actions: Vec<Action>) {
+    /// Runs until the Pod is forgotten; it came at `came`.
+    pub(super) async fn run(mut self, actions: Vec<Action>, came: Instant) {
+        self.ctx.timing.worker_started(came);
         if self.perform(actions).await {
             return;
         }
@@ -98,6 +103,7 @@ impl Worker {
                 (event, stamp) = present(&mut self.job), if self.job.is_some() => {
                     self.job = None;
                     self.synced = stamp.unwrap_or(self.synced);
+                    self.count_start();
                     event
                 }
                 result = present(&mut self.save), if self.save.is_some() => {
@@ -122,6 +128,18 @@ impl Worker {
         }
     }
 
+    /// Counts how long the Pod took to start, once.
+    fn count_start(&mut self) {
+        let (admitted, running) = {
+            let memory = self.memory.lock();
+            (memory.timings.admitted_at, memory.timings.running_at)
+        };
+        if let (false, Some(admitted), Some(running)) = (self.started, admitted, running) {
+            self.started = true;
+            self.ctx.timing.pod_started(admitted, running);
+        }
+    }
+
     /// Something else is wanted; the job that runs goes on with what was wanted when it began.
     fn take_over(&mut self, desired: &DesiredPod) {
         match self.machine.lifecycle() {
@@ -142,7 +160,7 @@ impl Worker {
         for action in actions {
             match action {
                 Action::Cancel => self.job = None,
-                Action::Sync(mode) => self.job = Some(self.sync(mode)),
+                Action::Sync(mode) => self.job = Some(self.ctx.timing.time("sync", self.sync(mode))),
                 Action::Step(step) => {
                     // Nothing may write the checkpoint once it is to go.
                     if step == Step::Checkpoint
@@ -150,7 +168,7 @@ impl Worker {
                     {
                         drop(save.await);
                     }
-                    self.job = Some(self.step(step));
+                    self.job = Some(self.ctx.timing.time("kill", self.step(step)));
                 }
                 Action::Save => self.save_now().await,
                 Action::Publish => self.publish(),
