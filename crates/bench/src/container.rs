@@ -1,4 +1,4 @@
-//! Creating and starting one container.
+//! Creating and starting one container, and running a command in it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use minke_core::clock::SystemClock;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
-    ContainerConfig, ContainerSecurity, ContainerService as _, ImageId, LinuxResources, NamespaceMode,
-    NamespaceOptions, SandboxConfig, SandboxService as _, SeccompProfile,
+    ContainerConfig, ContainerSecurity, ContainerService as _, ExecService as _, ImageId, LinuxResources,
+    NamespaceMode, NamespaceOptions, SandboxConfig, SandboxService as _, SeccompProfile,
 };
 use minke_oci::image::ImportSource;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime};
@@ -28,24 +28,31 @@ const PEERS: [&str; 2] = ["runc", "crun"];
 
 /// The embedded runtime in this process, then each peer.
 pub(crate) fn measure(runs: usize) -> Result<Vec<Row>, Failure> {
-    let times = crate::pods::runtime()?.block_on(embedded(runs))?;
+    let (starts, execs) = crate::pods::runtime()?.block_on(embedded(runs))?;
     let none = || Failure::Unexpected("no container was started".to_owned());
-    let ours = Sample::of_times(&times).ok_or_else(none)?;
+    let ours = [Sample::of_times(&starts).ok_or_else(none)?, Sample::of_times(&execs).ok_or_else(none)?];
     let mut rows = Vec::new();
     for name in PEERS {
-        let peer = match peer(name, runs)? {
-            Some(sample) => Peer::Measured { name: format!("{name} create, start"), sample },
-            None => Peer::NotInstalled { name: name.to_owned() },
-        };
-        rows.push(Row {
-            what: "container: create + start".to_owned(), ours: ours.clone(), peer, aim: "< 1×, ≤ 12 ms"
-        });
+        let measured = peer(name, runs)?;
+        for (at, (what, how, aim)) in [
+            ("container: create + start", "create, start", "< 1×, ≤ 12 ms"),
+            ("container: exec /bin/true", "exec", "< 1×"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let peer = match &measured {
+                Some(samples) => Peer::Measured { name: format!("{name} {how}"), sample: samples[at].clone() },
+                None => Peer::NotInstalled { name: name.to_owned() },
+            };
+            rows.push(Row { what: what.to_owned(), ours: ours[at].clone(), peer, aim });
+        }
     }
     Ok(rows)
 }
 
-/// Containers of one sandbox, each removed before the next.
-async fn embedded(runs: usize) -> Result<Vec<Duration>, Failure> {
+/// Containers of one sandbox, each removed before the next: how long their starts took, and a command in each.
+async fn embedded(runs: usize) -> Result<(Vec<Duration>, Vec<Duration>), Failure> {
     let place = TempState::new().map_err(Failure::file("making", Path::new("a state directory")))?;
     let config = EmbeddedConfig::new(place.state(), place.run());
     let runtime = EmbeddedRuntime::open(config, Arc::new(SystemClock));
@@ -57,19 +64,23 @@ async fn embedded(runs: usize) -> Result<Vec<Duration>, Failure> {
     let image = images.first().ok_or_else(|| Failure::Unexpected("the archive has no image".to_owned()))?;
     let sandbox = sandbox(&place)?;
     let pod = runtime.run_sandbox(&sandbox).await.map_err(Failure::runtime("can't make a sandbox"))?;
-    let mut times = Vec::new();
+    let (mut starts, mut execs) = (Vec::new(), Vec::new());
     for attempt in 0..runs {
         let container = container(&image.id, u32::try_from(attempt).unwrap_or(u32::MAX));
         let begun = Instant::now();
         let created = runtime.create_container(&pod, &container, &sandbox).await;
         let id = created.map_err(Failure::runtime("can't create a container"))?;
         runtime.start_container(&id).await.map_err(Failure::runtime("can't start a container"))?;
-        times.push(begun.elapsed());
+        starts.push(begun.elapsed());
+        let begun = Instant::now();
+        let done = runtime.exec_sync(&id, &["/bin/true".to_owned()], None).await;
+        done.map_err(Failure::runtime("can't run a command"))?;
+        execs.push(begun.elapsed());
         runtime.stop_container(&id, Duration::ZERO).await.map_err(Failure::runtime("can't stop a container"))?;
         runtime.remove_container(&id).await.map_err(Failure::runtime("can't remove a container"))?;
     }
     runtime.remove_sandbox(&pod).await.map_err(Failure::runtime("can't remove the sandbox"))?;
-    Ok(times)
+    Ok((starts, execs))
 }
 
 fn sandbox(place: &TempState) -> Result<SandboxConfig, Failure> {
@@ -117,8 +128,8 @@ fn container(image: &ImageId, attempt: u32) -> ContainerConfig {
     }
 }
 
-/// Measures a runtime in a mount namespace of its own; `None` where it is not installed.
-fn peer(name: &str, runs: usize) -> Result<Option<Sample>, Failure> {
+/// Measures a runtime in a mount namespace of its own, its starts and its commands; `None` where it is not installed.
+fn peer(name: &str, runs: usize) -> Result<Option<[Sample; 2]>, Failure> {
     let Some(binary) = process::find(name) else { return Ok(None) };
     let bundle = tempfile::Builder::new()
         .prefix("mk-bundle-")
@@ -140,11 +151,15 @@ fn peer(name: &str, runs: usize) -> Result<Option<Sample>, Failure> {
     command.args(["--mount", "--propagation", "private"]).arg(own);
     command.arg("--oci-peer").arg(&binary).arg("--bundle").arg(bundle.path()).args(["--runs", &runs.to_string()]);
     let output = process::run(&mut command)?;
-    let values: Vec<f64> = output.lines().filter_map(|line| line.parse().ok()).collect();
-    if values.len() != runs {
-        return Err(Failure::Unexpected(format!("{name} was measured {} times instead of {runs}", values.len())));
+    let column = |at: usize| -> Option<Sample> {
+        let values = output.lines().map(|line| line.split(' ').nth(at).and_then(|v| v.parse().ok()));
+        let values = values.collect::<Option<Vec<f64>>>().filter(|values| values.len() == runs)?;
+        Sample::new(Unit::Milliseconds, values)
+    };
+    match (column(0), column(1)) {
+        (Some(starts), Some(execs)) => Ok(Some([starts, execs])),
+        _ => Err(Failure::Unexpected(format!("{name} was not measured {runs} times"))),
     }
-    Ok(Sample::new(Unit::Milliseconds, values))
 }
 
 /// The same container as ours: no terminal, the machine's network, a command that does nothing.
@@ -164,7 +179,7 @@ fn adapt(path: &Path) -> Result<(), Failure> {
     std::fs::write(path, spec.to_string()).map_err(Failure::file("writing", path))
 }
 
-/// The measured process of [`peer`]: prints milliseconds, one line for each run.
+/// The measured process of [`peer`]: prints the milliseconds of a start and of a command, one line for each run.
 pub(crate) fn measure_peer(runtime: &str, bundle: &Path, runs: usize) -> Result<(), Failure> {
     // crun refuses to work where the second version of cgroups is mounted beside the first.
     let _ = rustix::mount::unmount("/sys/fs/cgroup/unified", rustix::mount::UnmountFlags::DETACH);
@@ -179,11 +194,15 @@ pub(crate) fn measure_peer(runtime: &str, bundle: &Path, runs: usize) -> Result<
         let begun = Instant::now();
         let started = process::time(command("create").arg("--bundle").arg(bundle).arg(&id))
             .and_then(|_| process::time(command("start").arg(&id)));
-        let taken = begun.elapsed();
+        let start = begun.elapsed();
+        let begun = Instant::now();
+        let executed = process::time(command("exec").arg(&id).arg("/bin/true"));
+        let exec = begun.elapsed();
         let deleted = process::run(command("delete").arg("--force").arg(&id));
         started?;
+        executed?;
         deleted?;
-        println!("{}", taken.as_secs_f64() * 1e3);
+        println!("{} {}", start.as_secs_f64() * 1e3, exec.as_secs_f64() * 1e3);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@
 //! | row | here | peer |
 //! |---|---|---|
 //! | pods | `minke run`, manifest → Running | `podman play kube` with runc |
-//! | container | create + start by the embedded runtime | `runc`, `crun`: create, then start |
+//! | container | create + start by the embedded runtime, and a command in it | `runc`, `crun`: create, start, exec |
 //! | memory | shims and agent with many idle Pods | budgets of the design |
 //! | exits | container exit → its status, by events | the same core, polling each second |
 //! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
@@ -97,7 +97,7 @@ struct Cli {
 enum Section {
     /// One Pod, 20 Pods, 50 Pods
     Pods,
-    /// Create and start one container
+    /// Create and start one container, run a command in it
     Container,
     /// Shims and agent with idle Pods
     Memory,

@@ -4,6 +4,8 @@
 
 #[path = "runtime/basics.rs"]
 mod basics;
+#[path = "runtime/exec.rs"]
+mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
 #[path = "runtime/limits.rs"]
@@ -61,6 +63,22 @@ fn main() -> ExitCode {
         limits::limits_show_inside,
         limits::a_fork_bomb_is_contained_and_stopped,
         stats::what_a_pod_uses_is_what_its_containers_do,
+        exec::output_and_exit_codes_of_commands,
+        exec::a_command_that_can_not_run_says_why_in_upstreams_words,
+        exec::a_command_has_what_its_container_has_and_nothing_more,
+        exec::a_command_is_confined_as_its_container,
+        exec::a_command_has_the_containers_environment,
+        exec::input_is_closed_and_streams_are_apart,
+        exec::large_output_is_cut_and_never_blocks,
+        exec::a_terminal_has_a_size_that_changes_and_hangs_up,
+        exec::a_timeout_kills_the_whole_tree,
+        exec::a_dropped_call_and_a_dropped_session_kill_their_command,
+        exec::what_a_command_leaves_running_stays_in_the_container,
+        exec::the_end_of_the_container_ends_its_commands,
+        exec::commands_run_in_containers_of_an_earlier_agent_and_die_with_theirs,
+        exec::a_container_can_not_reach_the_machine_through_a_command,
+        exec::a_container_that_may_have_no_more_processes_can_be_looked_at,
+        exec::many_commands_at_once_leave_nothing,
         recovery::containers_outlive_the_agent_and_keep_their_exit_codes,
         recovery::a_dead_shim_is_noticed_and_its_containers_are_lost_not_successful,
         recovery::a_shim_that_died_with_the_agent_is_found_dead,

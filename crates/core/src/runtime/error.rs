@@ -38,6 +38,16 @@ pub enum RuntimeError {
         /// What is wrong and what to do about it.
         message: String,
     },
+    /// The container has no such program, or can't execute it.
+    #[error("{operation}: {message}")]
+    NotExecutable {
+        /// The call.
+        operation: Operation,
+        /// What a shell would return for it: 127 for a program that is not there, 126 for one that can't be executed.
+        exit_code: i32,
+        /// In upstream's words: `exec: "foo": executable file not found in $PATH`.
+        message: String,
+    },
     /// This runtime can't do that. A feature flag, not a fault.
     #[error("{operation}: not supported by this runtime: {feature}")]
     Unsupported {

@@ -78,8 +78,9 @@ pub trait ExecControl: Send + Sync {
 #[async_trait]
 pub trait ExecService: Send + Sync + 'static {
     /// Runs a command to its end. The command is killed when `timeout` is over ([`RuntimeError::TimedOut`]) and when
-    /// the call is dropped. [`RuntimeError::NotFound`] without the container, [`RuntimeError::Invalid`] when it does
-    /// not run or has no such program.
+    /// the call is dropped, with everything that it started. What it left running when it ended by itself goes on, as
+    /// upstream. [`RuntimeError::NotFound`] without the container, [`RuntimeError::Invalid`] when that does not run,
+    /// [`RuntimeError::NotExecutable`] when it has no such program.
     async fn exec_sync(
         &self,
         id: &ContainerId,

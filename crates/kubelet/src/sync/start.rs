@@ -232,6 +232,7 @@ fn create_reason(error: &RuntimeError) -> &'static str {
         RuntimeError::Invalid { .. } => "CreateContainerConfigError",
         RuntimeError::NotFound { .. }
         | RuntimeError::AlreadyExists { .. }
+        | RuntimeError::NotExecutable { .. }
         | RuntimeError::Unsupported { .. }
         | RuntimeError::NotPermitted { .. }
         | RuntimeError::Unavailable { .. }

@@ -26,6 +26,11 @@ impl<'a> Cgroup<'a> {
         Self { hierarchies, path }
     }
 
+    /// The group of this name below it.
+    pub(super) fn child(&self, name: &str) -> Self {
+        Self { hierarchies: self.hierarchies, path: self.path.join(name) }
+    }
+
     pub(super) fn hierarchies(&self) -> &Hierarchies {
         self.hierarchies
     }
@@ -135,12 +140,16 @@ impl<'a> Cgroup<'a> {
         Ok(())
     }
 
+    /// Its directory in the one hierarchy by which processes are found and killed. Any one of version 1 would do;
+    /// freezer and pids exist almost everywhere.
+    pub(super) fn tracking(&self) -> Option<PathBuf> {
+        ["freezer", "pids", "memory", "devices"].iter().find_map(|c| self.dir(c))
+    }
+
     /// Its processes, those of its children included.
     #[must_use]
     pub(crate) fn pids(&self) -> Vec<i32> {
-        // Any one hierarchy of version 1 will do; freezer and pids exist almost everywhere.
-        let dir = ["freezer", "pids", "memory", "devices"].iter().find_map(|c| self.dir(c));
-        let dir = dir.or_else(|| self.dirs().into_iter().next());
+        let dir = self.tracking().or_else(|| self.dirs().into_iter().next());
         let mut pids = Vec::new();
         if let Some(dir) = dir {
             collect_pids(&dir, &mut pids);

@@ -5,6 +5,7 @@
 //! hierarchy is never used to look anything up: runtimes leave processes at its root.
 
 mod bpf;
+mod command;
 mod detect;
 mod error;
 mod group;

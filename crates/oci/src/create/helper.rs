@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::executor::{Exec, Plan};
 use super::passwd::{identify, read_inside};
+use super::process::Process;
 use super::rootfs::{self, Rootfs};
 use super::spec::{self, DeviceNode, Facts};
 use super::{CreateRequest, SandboxFacts, capabilities, command, mounts, oom};
@@ -24,12 +25,12 @@ use crate::seccomp;
 use crate::shim::protocol::{Refusal, RefusalKind};
 
 /// What the shim learns of a created container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Created {
     /// The init process, in the shim's terms.
     pub(crate) pid: i32,
-    /// Its user, in the container's terms.
-    pub(crate) uid: u32,
+    /// What its processes share.
+    pub(crate) process: Process,
 }
 
 /// Why a container could not be created.
@@ -99,7 +100,8 @@ pub(crate) fn create(
         cgroup.restrict_devices(&rules).map_err(on_cgroup)?;
     }
     // The shim's own score is the lowest that it could get, and would be inherited.
-    oom::adjust(config.resources.oom_score_adj.unwrap_or(0)).map_err(io("set oom_score_adj"))?;
+    let score = config.resources.oom_score_adj.unwrap_or(0);
+    oom::adjust(score).map_err(io("set oom_score_adj"))?;
 
     let owner = host_id(sandbox, identity.uid);
     if let Some((stdout, stderr)) = &stdio.output {
@@ -125,18 +127,19 @@ pub(crate) fn create(
     write_private(&file, &text).map_err(io("write the bundle"))?;
 
     let cwd = config.working_dir.clone().or_else(|| request.image.working_dir.clone()).unwrap_or_else(|| "/".into());
-    let plan = Plan {
-        args,
+    let process = Process {
         env: command::environment(config, &request.image, &sandbox.hostname, &identity.home),
         cwd: Path::new("/").join(cwd),
         uid: identity.uid,
+        gid: identity.gid,
+        groups: identity.groups,
         capabilities,
         no_new_privileges: security.no_new_privileges,
         seccomp: filter,
-        tty: config.tty,
-        cgroups,
-        report: File::from(stdio.report),
+        oom_score_adj: score,
     };
+    let report = File::from(stdio.report);
+    let plan = Plan { args, process: process.clone(), tty: config.tty, cgroups, report };
     if joins_early(sandbox, &config.resources) {
         cgroup.join().map_err(on_cgroup)?;
         // A privileged container gets the machine's tree, which must be there to be mounted.
@@ -145,7 +148,7 @@ pub(crate) fn create(
         }
     }
     let pid = build(request, plan, stdio.stdin, stdio.output)?;
-    Ok(Created { pid, uid: identity.uid })
+    Ok(Created { pid, process })
 }
 
 fn build(
@@ -286,7 +289,7 @@ fn open_namespaces(options: &NamespaceOptions, dir: &Path) -> io::Result<BTreeMa
 }
 
 /// A container's user id as the host has it.
-fn host_id(sandbox: &SandboxFacts, id: u32) -> u32 {
+pub(super) fn host_id(sandbox: &SandboxFacts, id: u32) -> u32 {
     match sandbox.namespaces.user {
         Some(map) if id < map.length => map.host_id.saturating_add(id),
         Some(_) | None => id,

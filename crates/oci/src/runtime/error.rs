@@ -64,9 +64,12 @@ pub(super) fn shim(operation: Operation, error: ClientError) -> RuntimeError {
             match refusal.kind {
                 RefusalKind::Invalid => RuntimeError::Invalid { operation, message },
                 RefusalKind::NotPermitted => RuntimeError::NotPermitted { operation, message },
-                RefusalKind::NotFound | RefusalKind::Exists | RefusalKind::State | RefusalKind::Failed => {
-                    RuntimeError::failed(operation, message)
-                }
+                RefusalKind::NotFound
+                | RefusalKind::Exists
+                | RefusalKind::State
+                | RefusalKind::NoProgram
+                | RefusalKind::NotExecutable
+                | RefusalKind::Failed => RuntimeError::failed(operation, message),
             }
         }
         ClientError::Gone(source) => RuntimeError::Unavailable { operation, source: Box::new(source) },

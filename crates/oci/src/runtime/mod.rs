@@ -17,6 +17,7 @@ mod embedded;
 mod error;
 mod events;
 mod exec;
+mod exec_streams;
 mod files;
 mod host;
 mod images;

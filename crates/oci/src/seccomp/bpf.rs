@@ -2,12 +2,14 @@
 //!
 //! A binary search over the call's number, about eight steps, instead of one test per call that the profile names.
 
+use serde::{Deserialize, Serialize};
+
 use super::policy::{Decision, Policy};
 use super::profile::{Action, ArgTest, Comparison, SeccompError};
 
 /// One instruction of classic BPF, as the kernel lays it out (`struct sock_filter`).
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instruction {
     /// Operation.
     pub(crate) code: u16,
@@ -20,7 +22,7 @@ pub(crate) struct Instruction {
 }
 
 /// A whole filter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Program {
     /// Its instructions; 4096 at most.
     pub(crate) instructions: Vec<Instruction>,

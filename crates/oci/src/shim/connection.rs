@@ -1,15 +1,19 @@
 //! One agent's connection, on the shim's side.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::PollFlags;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::protocol::{Call, MAX_FRAME, Message, decode, encode};
 
 /// A reader that is this far behind is cut off; it connects anew and lists.
 const MOST_PENDING: usize = 4 << 20;
+/// A command has three streams.
+const MOST_FILES: usize = 3;
 
 /// A connected agent.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub(super) struct Peer {
     stream: UnixStream,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    /// Descriptors that came with what was read and no call has taken yet.
+    files: Vec<OwnedFd>,
     pub(super) subscribed: bool,
 }
 
@@ -29,7 +35,7 @@ impl Peer {
             return None;
         }
         stream.set_nonblocking(true).ok()?;
-        Some(Self { stream, incoming: Vec::new(), outgoing: Vec::new(), subscribed: false })
+        Some(Self { stream, incoming: Vec::new(), outgoing: Vec::new(), files: Vec::new(), subscribed: false })
     }
 
     pub(super) fn interest(&self) -> PollFlags {
@@ -45,7 +51,7 @@ impl Peer {
         let mut chunk = [0; 4096];
         let mut calls = Vec::new();
         loop {
-            match self.stream.read(&mut chunk) {
+            match self.receive(&mut chunk) {
                 Ok(0) if calls.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
                 // What it asked before it left is done all the same.
                 Ok(0) => break,
@@ -65,6 +71,26 @@ impl Peer {
             self.incoming = Vec::new();
         }
         Ok(calls)
+    }
+
+    /// The descriptors that came with the call that was read last.
+    pub(super) fn take_files(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.files)
+    }
+
+    fn receive(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&self.stream, &mut [io::IoSliceMut::new(chunk)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                self.files.extend(files);
+            }
+        }
+        if self.files.len() > MOST_FILES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(received.bytes)
     }
 
     /// Queues a message and sends what the socket takes.

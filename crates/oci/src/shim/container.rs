@@ -17,6 +17,7 @@ use rustix::process::{Pid, WaitStatus};
 
 use super::exit::write_json;
 use super::protocol::{ExitRecord, ShimContainer, ShimState};
+use crate::create::Process;
 use crate::create::executor::START_FAILED;
 use crate::log::{Splitter, Stream, Writer};
 
@@ -94,6 +95,8 @@ pub(super) struct Container {
     /// Durable directory.
     pub(super) state: PathBuf,
     pub(super) bundle: PathBuf,
+    /// What its processes share, once it is created.
+    pub(super) process: Option<Box<Process>>,
     /// Its cgroup's path.
     pub(super) cgroup: String,
     pub(super) log: Writer,
@@ -226,7 +229,7 @@ fn readable(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// 0 to 255 as returned; 128 + n for signal n.
-fn exit_code(status: WaitStatus) -> i32 {
+pub(super) fn exit_code(status: WaitStatus) -> i32 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code,
         (None, Some(signal)) => 128 + signal,

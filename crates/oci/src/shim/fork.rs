@@ -6,10 +6,10 @@ use std::os::fd::RawFd;
 use rustix::process::Pid;
 
 /// Forks; the child runs `body` with only its standard streams and `keep` open, then exits with what it returns.
-/// `flags` are those of clone(2) that make namespaces.
+/// `flags` are those of clone(2) that make namespaces, or make the child one of the caller's parent.
 ///
 /// The caller has one thread, so the child may do anything that it may.
-pub(super) fn fork(flags: libc::c_int, keep: &[RawFd], body: impl FnOnce() -> i32) -> io::Result<Pid> {
+pub(crate) fn fork(flags: libc::c_int, keep: &[RawFd], body: impl FnOnce() -> i32) -> io::Result<Pid> {
     #[expect(unsafe_code, reason = "clone(2) has no safe wrapper")]
     // SAFETY: no stack is given, so the child gets a copy of this one, as by fork(2); the shim has one thread, so no
     // lock of another can be held in the child.

@@ -79,6 +79,7 @@ impl Server {
             phase: Phase::Creating { helper, result: Inbox::new(result_read), caller },
             state: request.state,
             bundle: request.bundle,
+            process: None,
             cgroup,
             log,
             outputs,
@@ -112,7 +113,9 @@ impl Server {
             container
                 .take_terminal(wants_input)
                 .map_err(|e| Refusal::new(RefusalKind::Failed, format!("can't take over the terminal: {e}")))?;
-            Ok((pid, created.uid))
+            let uid = created.process.uid;
+            container.process = Some(Box::new(created.process));
+            Ok((pid, uid))
         });
         match outcome {
             Ok((pid, uid)) => {
@@ -129,7 +132,13 @@ impl Server {
                 self.answer(caller, Err(refusal));
             }
         }
-        if !self.containers.values().any(|c| matches!(c.phase, Phase::Creating { .. })) {
+        self.forget_early();
+    }
+
+    /// Whose end was not claimed by now is of no interest, once nothing is being made.
+    pub(super) fn forget_early(&mut self) {
+        let creating = self.containers.values().any(|c| matches!(c.phase, Phase::Creating { .. }));
+        if !creating && self.commands.values().all(|c| c.pid.is_some()) {
             self.early.clear();
         }
     }
@@ -175,15 +184,19 @@ impl Server {
                 // Everything in its namespaces is gone. The agent sees this process end and tidies up.
                 std::process::exit(1);
             }
+            if let Some(number) = self.command_of(pid) {
+                self.command_ended(number, status);
+                continue;
+            }
             let owner = self.containers.values().find(|c| c.pid() == Some(pid)).map(|c| c.id.clone());
             match owner {
                 Some(id) => self.ended(&id, status),
-                None if self.containers.values().any(|c| matches!(c.phase, Phase::Creating { .. })) => {
+                None => {
                     self.early.insert(pid, status);
                 }
-                None => {}
             }
         }
+        self.forget_early();
     }
 
     /// A container's first process ended: the rest is killed, the log is emptied into its file, the record is put on
@@ -221,6 +234,7 @@ impl Server {
         let _ = std::fs::remove_dir_all(&container.bundle);
         container.stdin = None;
         container.report = None;
+        container.process = None;
         container.phase = Phase::Ended(record.clone());
         match starting {
             Some((caller, true)) => {
@@ -272,6 +286,9 @@ impl Server {
         while self.containers.values().any(|c| c.pid().is_some()) {
             match wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
+                    if let Some(number) = self.command_of(pid) {
+                        self.command_ended(number, status);
+                    }
                     if let Some(id) = self.containers.values().find(|c| c.pid() == Some(pid)).map(|c| c.id.clone()) {
                         self.ended(&id, status);
                     }

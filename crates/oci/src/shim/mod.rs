@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! agent ── binary (sealed memfd) ──exec──► entry ──► namespaces (+ pause) ──► server
-//!   └───── client ◄──────── protocol (unix socket) ───────────────────────────┘  └─fork─► create::helper
+//!   ├───── client ◄──────── protocol (unix socket) ───────────────────────────┤  └─fork─► create::helper
+//!   └───── exec_client ◄─── a connection for each command ───────────────── exec ─fork─► create::join
 //! ```
 
 mod binary;
@@ -15,6 +16,8 @@ mod config;
 mod connection;
 mod container;
 mod entry;
+mod exec;
+mod exec_client;
 mod exit;
 mod fork;
 mod lifecycle;
@@ -29,6 +32,8 @@ pub(crate) use binary::Binary;
 pub(crate) use client::{Client, ClientError, Connection};
 pub(crate) use config::{Ready, ShimConfig};
 pub(crate) use entry::reexec;
+pub(crate) use exec_client::ExecConnection;
 pub(crate) use exit::write_json;
+pub(crate) use fork::fork as fork_child;
 pub(crate) use signals::unblock_signals;
 pub(crate) use socket::connect;

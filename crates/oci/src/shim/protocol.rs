@@ -5,7 +5,7 @@
 //! message of an agent of this version is understood by shims of this version; [`VERSION`] is checked first.
 
 use jiff::Timestamp;
-use minke_core::runtime::{ContainerId, Exit};
+use minke_core::runtime::{ContainerId, Exit, TerminalSize};
 use serde::{Deserialize, Serialize};
 
 use crate::create::CreateRequest;
@@ -43,6 +43,10 @@ pub(crate) enum Request {
         /// SIGKILL for the whole cgroup instead.
         all: bool,
     },
+    /// Run a command in a container. Its streams come as descriptors with the frame: a socket that takes a terminal, or
+    /// standard output, standard error and maybe standard input. It is answered twice, when the program runs and when
+    /// it has ended; the end of the connection kills it.
+    Exec(Box<ExecCall>),
     /// Forget a container that has ended and remove its cgroup.
     Delete(ContainerId),
     /// Open its log file anew.
@@ -53,6 +57,19 @@ pub(crate) enum Request {
     Subscribe,
     /// Kill everything and end.
     Shutdown,
+}
+
+/// A command to run in a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExecCall {
+    /// In which.
+    pub(crate) container: ContainerId,
+    /// Program and arguments.
+    pub(crate) command: Vec<String>,
+    /// Whether it reads.
+    pub(crate) stdin: bool,
+    /// A terminal of this size.
+    pub(crate) tty: Option<TerminalSize>,
 }
 
 /// What a shim sends.
@@ -89,6 +106,13 @@ pub(crate) enum Reply {
     },
     /// To [`Request::List`].
     Containers(Vec<ShimContainer>),
+    /// First to [`Request::Exec`]: the program runs.
+    ExecStarted,
+    /// Then to [`Request::Exec`]: it has ended.
+    ExecEnded {
+        /// As a shell has it, 128 + n for signal n.
+        code: i32,
+    },
     /// To everything else.
     Done,
 }
@@ -150,6 +174,10 @@ pub(crate) enum RefusalKind {
     NotPermitted,
     /// Not in this state of the container.
     State,
+    /// The container has no such program.
+    NoProgram,
+    /// It can't be executed.
+    NotExecutable,
     /// Everything else.
     Failed,
 }

@@ -8,12 +8,13 @@ use std::process::ExitCode;
 
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::ContainerId;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus, kill_process};
 
 use super::config::ShimConfig;
 use super::connection::Peer;
 use super::container::{Caller, Container, Inbox, Phase};
+use super::exec::{Remnants, Running};
 use super::protocol::{Message, Push, Refusal, RefusalKind, Reply, Request, VERSION};
 use crate::cgroup::Cgroup;
 
@@ -26,6 +27,9 @@ enum Source {
     Output(ContainerId, usize),
     Result(ContainerId),
     Report(ContainerId),
+    Command(u64),
+    /// No descriptor: nothing happened for as long as was waited.
+    Pause,
 }
 
 /// A running shim.
@@ -35,11 +39,14 @@ pub(super) struct Server {
     listener: UnixListener,
     pub(super) children: OwnedFd,
     pub(super) pause: Option<Pid>,
-    peers: BTreeMap<u64, Peer>,
+    pub(super) peers: BTreeMap<u64, Peer>,
     next_peer: u64,
     pub(super) containers: BTreeMap<ContainerId, Container>,
-    /// Ends of processes whose container is still being created, so that its pid is not known yet.
+    /// Ends of processes while a container or a command is being made whose pid is not known yet.
     pub(super) early: HashMap<Pid, WaitStatus>,
+    pub(super) commands: BTreeMap<u64, Running>,
+    pub(super) next_command: u64,
+    pub(super) remnants: Remnants,
     pub(super) buffer: Vec<u8>,
     /// Set by a shutdown: whom to answer before the end.
     ending: Option<Caller>,
@@ -56,6 +63,9 @@ impl Server {
             next_peer: 0,
             containers: BTreeMap::new(),
             early: HashMap::new(),
+            commands: BTreeMap::new(),
+            next_command: 0,
+            remnants: Remnants::default(),
             buffer: vec![0; 16 * 1024],
             ending: None,
         }
@@ -67,6 +77,7 @@ impl Server {
             for source in self.wait() {
                 self.handle(source);
             }
+            self.kill_abandoned();
             if let Some(caller) = self.ending {
                 self.answer(caller, Ok(Reply::Done));
                 return ExitCode::SUCCESS;
@@ -101,10 +112,17 @@ impl Server {
                 Phase::Created { .. } | Phase::Running { .. } | Phase::Ended(_) => {}
             }
         }
+        for (number, report) in self.command_reports() {
+            sources.push(Source::Command(number));
+            fds.push((report.fd.as_fd(), PollFlags::IN));
+        }
         let mut polled: Vec<PollFd<'_>> =
             fds.into_iter().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
-        if poll(&mut polled, None).is_err() {
-            return Vec::new();
+        let pause = self.remnants.pause_ms().map(|ms| Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 });
+        match poll(&mut polled, pause.as_ref()) {
+            Ok(0) => return vec![Source::Pause],
+            Ok(_) => {}
+            Err(_) => return Vec::new(),
         }
         // Outputs from the last to the first: one that ends is removed, which moves those behind it.
         let ready = sources.into_iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty()).map(|(s, _)| s);
@@ -116,7 +134,10 @@ impl Server {
     fn handle(&mut self, source: Source) {
         match source {
             Source::Listener => self.accept(),
-            Source::Children => self.reap(),
+            Source::Children => {
+                self.reap();
+                self.bury_remnants();
+            }
             Source::Peer(id) => self.serve(id),
             Source::Output(id, at) => {
                 let now = SystemClock.now();
@@ -128,6 +149,8 @@ impl Server {
                 }
             }
             Source::Result(id) => self.helper_said(&id),
+            Source::Command(number) => self.command_reported(number),
+            Source::Pause => self.bury_remnants(),
             Source::Report(id) => {
                 let container = self.containers.get_mut(&id);
                 if container.and_then(|c| c.report.as_mut()).is_some_and(Inbox::read) {
@@ -184,6 +207,10 @@ impl Server {
             Request::Hello => Some(Ok(Reply::Hello { version: VERSION })),
             Request::Create(request) => self.create(caller, *request).err().map(Err),
             Request::Start(id) => self.start(caller, &id).err().map(Err),
+            Request::Exec(call) => {
+                let files = self.peers.get_mut(&caller.client).map(Peer::take_files).unwrap_or_default();
+                self.exec(caller, &call, files).err().map(Err)
+            }
             Request::Kill { id, signal, all } => {
                 let Some(container) = self.containers.get(&id) else { return Some(Err(unknown(&id))) };
                 if all {

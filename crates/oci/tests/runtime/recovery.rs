@@ -32,7 +32,7 @@ async fn again(m: Machine) -> Machine {
     Machine { temp, runtime, image, cgroup }
 }
 
-fn shims(m: &Machine) -> Vec<i32> {
+pub(crate) fn shims(m: &Machine) -> Vec<i32> {
     let run = m.temp.run().display().to_string();
     let mut pids = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -321,7 +321,7 @@ pub(crate) async fn two_hundred_containers_at_once() {
     m.close().await;
 }
 
-fn pss_of(pid: i32) -> u64 {
+pub(crate) fn pss_of(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find(|l| l.starts_with("Pss:"));
     line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse().ok()).unwrap_or(0)
