@@ -32,6 +32,7 @@ use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress,
 
 mod admit;
 mod coming;
+mod exec;
 mod hub;
 mod orphans;
 mod room;
@@ -40,6 +41,7 @@ mod stop;
 
 use admit::MachineAdmission;
 pub use admit::{Admit, AdmitAll};
+pub use exec::ExecError;
 pub(crate) use hub::Hub;
 pub use hub::Subscription;
 use room::Room;

@@ -21,4 +21,4 @@ pub mod volumes;
 pub mod worker;
 
 pub use api::*;
-pub use kubelet::{Admit, AdmitAll, Kubelet, Ports, StartError, Subscription};
+pub use kubelet::{Admit, AdmitAll, ExecError, Kubelet, Ports, StartError, Subscription};

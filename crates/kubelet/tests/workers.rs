@@ -7,9 +7,11 @@ mod support;
 
 use std::time::Duration;
 
-use minke_core::fake::{Fault, FaultAction, Life, Op};
-use minke_core::runtime::ContainerState;
-use minke_kubelet::{Admission, DesiredPod, Eviction, KillError, PodStage, Progress, StopRequest, UnknownPod};
+use minke_core::fake::{FakeExec, Fault, FaultAction, Life, Op};
+use minke_core::runtime::{ContainerState, ExecRequest};
+use minke_kubelet::{
+    Admission, DesiredPod, Eviction, ExecError, KillError, PodStage, Progress, StopRequest, UnknownPod,
+};
 use serde_json::{Value, json};
 use support::{Bed, phase, pod, simple, uid, until, until_gone, until_phase, until_stage};
 use tokio::time::Instant;
@@ -232,4 +234,26 @@ async fn a_fixed_uid_that_is_wanted_again_while_it_ends_never_is_refused() {
     kubelet.stop(&uid("a"), StopRequest { grace: None, remove: true }).unwrap();
     until_gone(&kubelet, &uid("a")).await;
     assert_eq!(bed.runtime.violations(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_runs_in_the_container_of_that_name_while_it_runs() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let request = ExecRequest { command: vec!["true".to_owned()], stdin: false, tty: None };
+    let error = kubelet.exec(&uid("a"), "main", &request).await.unwrap_err();
+    assert!(matches!(&error, ExecError::UnknownPod(unknown) if *unknown == uid("a")), "{error}");
+    bed.runtime.exec_hook(|_, name, attempt, _| FakeExec::code(if name == "main" && attempt == 1 { 7 } else { 1 }));
+    bed.runtime.script("main", vec![Life::exits(Duration::from_secs(1), 3), Life::exits(Duration::from_secs(900), 0)]);
+    kubelet.apply(vec![simple("a", "Always")]).await;
+    // The second attempt: the first one's container is still there, dead.
+    until(&kubelet, &uid("a"), "a restart", |r| {
+        let status = r.pod.status.as_ref().and_then(|s| s.container_statuses.as_ref()?.first().cloned());
+        status.is_some_and(|s| s.restart_count == 1 && s.state.is_some_and(|s| s.running.is_some()))
+    })
+    .await;
+    let session = kubelet.exec(&uid("a"), "main", &request).await.unwrap();
+    assert_eq!(session.control.wait().await.unwrap(), 7);
+    let error = kubelet.exec(&uid("a"), "other", &request).await.unwrap_err();
+    assert_eq!(error.to_string(), "container not found (\"other\")");
 }

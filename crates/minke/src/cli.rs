@@ -30,6 +30,7 @@ enum Command {
     Run(cmd::run::RunArgs),
     Ps(cmd::ps::PsArgs),
     Logs(cmd::logs::LogsArgs),
+    Exec(cmd::exec::ExecArgs),
     Stop(cmd::stop::StopArgs),
     Rm(cmd::rm::RmArgs),
     Inspect(cmd::inspect::InspectArgs),
@@ -53,6 +54,7 @@ impl Command {
             Self::Run(_)
             | Self::Ps(_)
             | Self::Logs(_)
+            | Self::Exec(_)
             | Self::Stop(_)
             | Self::Rm(_)
             | Self::Inspect(_)
@@ -103,6 +105,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Run(args) => cmd::run::run(args, client).await,
         Command::Ps(args) => cmd::ps::run(args, client).await,
         Command::Logs(args) => cmd::logs::run(args, client).await,
+        Command::Exec(args) => cmd::exec::run(args, client).await,
         Command::Stop(args) => cmd::stop::run(args, client).await,
         Command::Rm(args) => cmd::rm::run(args, client).await,
         Command::Inspect(args) => cmd::inspect::run(args, client).await,
@@ -139,6 +142,8 @@ mod tests {
             &["minke", "stop"],
             &["minke", "rm", "web", "--all"],
             &["minke", "logs", "web", "--previous", "--follow"],
+            &["minke", "exec", "web"],
+            &["minke", "exec", "web", "ls"],
             &["minke", "nope"],
         ] {
             let error = Cli::try_parse_from(arguments).unwrap_err();

@@ -44,6 +44,9 @@ async fn talk(channel: &mut Channel, shared: &Shared) -> Result<(), ChannelError
             Err(error) => return Err(error),
         };
         match request {
+            Request::Exec { uid, container, request } => {
+                return super::exec::serve(channel, &shared.kubelet, &uid, &container, &request).await;
+            }
             Request::Watch { uids } => return watch(channel, shared, uids).await,
             Request::Shutdown => {
                 channel.send(&Reply::Done).await?;
@@ -81,7 +84,9 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
                 Err(unknown) => Reply::UnknownPod(unknown.0),
             }
         }
-        Request::Watch { .. } | Request::Shutdown => Reply::Error("not on a connection that watches".to_owned()),
+        Request::Watch { .. } | Request::Exec { .. } | Request::Shutdown => {
+            Reply::Error("not on a connection that watches".to_owned())
+        }
     }
 }
 

@@ -8,10 +8,12 @@
 //!
 //! It ends without touching Pods: their shims go on, and the next agent adopts them. [`lock`] keeps it the only one
 //! of its state directory, [`mod@idle`] says when one that was started on demand has nothing left to do, [`connection`]
-//! serves one client.
+//! serves one client, [`exec`] one whose connection carries a
+//! command's streams.
 
 mod connection;
 mod core;
+mod exec;
 mod idle;
 mod listener;
 pub(crate) mod lock;

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use minke_core::identity::PodUid;
+use minke_core::runtime::ExecRequest;
 use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{NodeReport, PodReport, PodUse};
 use tokio::net::UnixStream;
 
 use crate::exit::Failure;
-use crate::protocol::{Channel, ChannelError, Identity, Reply, Request};
+use crate::protocol::{Channel, ChannelError, Identity, PieceReader, PieceWriter, Reply, Request};
 
 /// The agent answers a greeting at once, or it is stuck.
 const GREETING: Duration = Duration::from_secs(10);
@@ -64,6 +65,7 @@ impl RequestError {
             | Reply::Usage(..)
             | Reply::Node(_)
             | Reply::Metrics(_)
+            | Reply::ExecRefused { .. }
             | Reply::Timelines(_)
             | Reply::Done => Self::Unexpected { what },
         }
@@ -74,6 +76,15 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         Self::from_error(&error)
     }
+}
+
+/// A command that was not started.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// What a shell would return, where the program is at fault.
+    pub(crate) exit_code: Option<u8>,
+    /// Why.
+    pub(crate) message: String,
 }
 
 /// A greeted connection.
@@ -164,6 +175,27 @@ impl Connection {
             Err(error) if error.is_disconnect() => Ok(()),
             Ok(_) | Err(_) => Err(RequestError::Unexpected { what: "end" }),
         }
+    }
+
+    /// Starts a command. The connection then carries its streams: see [`Connection::pieces`].
+    pub(crate) async fn exec(
+        &mut self,
+        uid: &PodUid,
+        container: &str,
+        request: &ExecRequest,
+    ) -> Result<Result<(), Refused>, RequestError> {
+        const WHAT: &str = "run a command";
+        let request = Request::Exec { uid: uid.clone(), container: container.to_owned(), request: request.clone() };
+        match self.ask(WHAT, &request).await? {
+            Reply::Done => Ok(Ok(())),
+            Reply::ExecRefused { exit_code, message } => Ok(Err(Refused { exit_code, message })),
+            other => Err(RequestError::unexpected(WHAT, other)),
+        }
+    }
+
+    /// Both directions of a connection that carries streams.
+    pub(crate) fn pieces(&mut self) -> (PieceReader<'_>, PieceWriter<'_>) {
+        self.channel.pieces()
     }
 
     /// Sends without waiting for the answer, and takes in meanwhile what comes. Not cancel-safe.

@@ -94,6 +94,7 @@ impl Watch {
                 // A Pod that is not there needs no stopping, and stops are seen by what they do.
                 Reply::Done
                 | Reply::UnknownPod(_)
+                | Reply::ExecRefused { .. }
                 | Reply::Hello(_)
                 | Reply::Metrics(_)
                 | Reply::Usage(..)

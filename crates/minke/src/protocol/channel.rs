@@ -12,6 +12,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 
+use super::pieces::{PieceReader, PieceWriter};
+
 /// A frame may hold this many bytes: several files at their own limit.
 const LARGEST_FRAME: usize = 64 << 20;
 
@@ -79,6 +81,11 @@ impl Channel {
                 frame = self.reader.next() => received.push_back(decode(frame)?),
             }
         }
+    }
+
+    /// Both directions on their own, for streams.
+    pub(crate) fn pieces(&mut self) -> (PieceReader<'_>, PieceWriter<'_>) {
+        (PieceReader::new(&mut self.reader), PieceWriter::new(&mut self.writer))
     }
 
     /// The next message. Cancel-safe.

@@ -6,6 +6,7 @@
 //! that was applied, never of an earlier one with its uid. One JSON document a frame, frames bounded ([`channel`]).
 
 mod channel;
+mod pieces;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodUid;
 use minke_core::objects::ObjectSet;
+use minke_core::runtime::ExecRequest;
 use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{Admission, NodeReport, PodReport, PodUse, Progress};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use channel::{Channel, ChannelError};
+pub(crate) use pieces::{Piece, PieceReader, PieceWriter, WINDOW};
 
 /// Raised with every change that an older or newer peer would not understand.
 pub(crate) const PROTOCOL: u32 = 2;
@@ -112,6 +115,16 @@ pub(crate) enum Request {
         /// Which Pods.
         uids: Option<Vec<PodUid>>,
     },
+    /// Run a command in a running container. Answered by [`Reply::Done`] once its program runs; from then on the
+    /// connection carries its streams ([`pieces`]) and nothing else, and closing it kills the command.
+    Exec {
+        /// Which Pod.
+        uid: PodUid,
+        /// The container's name.
+        container: String,
+        /// The command and its streams.
+        request: ExecRequest,
+    },
     /// End the agent; Pods stay as they are. Answered by [`Reply::Done`] before it goes.
     Shutdown,
 }
@@ -143,6 +156,13 @@ pub(crate) enum Reply {
     Done,
     /// There is no such Pod.
     UnknownPod(PodUid),
+    /// The command of a [`Request::Exec`] was not started.
+    ExecRefused {
+        /// What a shell would return, where the program is at fault.
+        exit_code: Option<u8>,
+        /// Why.
+        message: String,
+    },
     /// The request can't be understood or carried out.
     Error(String),
 }

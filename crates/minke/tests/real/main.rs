@@ -8,6 +8,7 @@ mod chaos;
 mod commands;
 mod compat;
 mod examples;
+mod exec;
 mod failures;
 mod interrupts;
 mod room;
