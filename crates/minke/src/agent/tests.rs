@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::fake::{FakeRuntime, Life};
 use minke_core::identity::PodUid;
 use minke_core::runtime::ImageUser;
-use minke_kubelet::{Admission, PodStage};
+use minke_kubelet::eviction::EvictionConfig;
+use minke_kubelet::{Admission, KubeletConfig, PodStage};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -42,7 +43,10 @@ impl Agent {
         let runtime = FakeRuntime::new();
         runtime.add_image("image", ImageUser::Root);
         let clock = Arc::new(runtime.clock());
-        let kubelet = Kubelet::start(settings(&place), Arc::new(runtime.clone()), clock).await.unwrap();
+        // How full this machine's disk is, is not what is tested.
+        let eviction = EvictionConfig { thresholds: Vec::new(), ..EvictionConfig::default() };
+        let config = KubeletConfig { eviction, ..settings(&place) };
+        let kubelet = Kubelet::start(config, Arc::new(runtime.clone()), clock).await.unwrap();
         let serving = place.clone();
         let served = tokio::spawn(async move { serve(&serving, mode, &mut Readiness::Nobody, kubelet).await });
         let agent = Self { place, runtime, served, _directory: directory };
