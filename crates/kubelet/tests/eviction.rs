@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use minke_core::fake::FakeRuntime;
+use minke_core::fake::{FakeRuntime, Fault, FaultAction, Op};
 use minke_core::identity::PodKey;
 use minke_core::priority::is_critical;
 use minke_core::resources::Amount;
@@ -207,6 +207,24 @@ async fn a_pod_that_came_with_a_critical_one_makes_room_as_well() {
     let refused = verdicts.iter().filter(|v| matches!(v, Admission::Rejected { reason, .. } if reason == "Preempting"));
     assert_eq!(refused.count(), 1, "{verdicts:?}");
     assert_eq!(verdicts[2], Admission::Accepted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_goes_blindly_and_who_runs_nothing_yet_is_not_first() {
+    let bed = Bed::new();
+    let (kubelet, gauge) = start(&bed).await;
+    kubelet.apply(vec![user(&bed, "using", 0, 0, 10)]).await;
+    until_phase(&kubelet, &uid("using"), "Running").await;
+    bed.runtime.fault(Fault::on(Op::RunSandbox, FaultAction::Hang));
+    kubelet.apply(vec![user(&bed, "starting", 0, 0, 0)]).await;
+    bed.runtime.fault(Fault::fail(Op::PodUsage));
+    gauge.others.store(950, Ordering::Relaxed);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(kubelet.node().pressure, [Pressure::Memory]);
+    assert_eq!(phase(&kubelet.report(&uid("using")).unwrap()), "Running", "what pods use is not known");
+    bed.runtime.heal();
+    until_stage(&kubelet, &uid("using"), PodStage::Terminating).await;
+    assert_eq!(kubelet.report(&uid("starting")).unwrap().stage, PodStage::Syncing);
 }
 
 /// Pods of all kinds on a machine that is too small: whatever the seed, evictions come at most one a period, spare

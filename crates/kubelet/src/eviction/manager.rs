@@ -92,7 +92,7 @@ struct Manager {
 impl Manager {
     async fn look(&mut self) {
         let observations = self.gauge.observe().await;
-        let limited = self.measure(&|pod| has_limits(pod)).await;
+        let limited = self.measure(&|pod| has_limits(pod)).await.unwrap_or_default();
         let event = Event::Observed { observations: &observations, limited: &limited };
         let mut actions = self.state.step(&self.config, event, Instant::now());
         self.node.set(&self.state);
@@ -117,7 +117,8 @@ impl Manager {
             }
             Action::Measure(signal) => {
                 tracing::warn!(%signal, "a pod has to make room");
-                let candidates = self.measure(&|_| true).await;
+                // Nobody goes blindly: the next look tries again.
+                let Some(candidates) = self.measure(&|_| true).await else { return vec![] };
                 self.state.step(&self.config, Event::Measured(&candidates), Instant::now())
             }
             Action::Evict(verdict) => {
@@ -128,27 +129,31 @@ impl Manager {
         }
     }
 
-    /// Measures these Pods. One alone is asked for by itself; for several, one call for all is cheaper.
-    async fn measure(&self, wanted: &(dyn Fn(&Pod) -> bool + Sync)) -> Vec<Candidate> {
+    /// Measures these Pods; `None` when the runtime can't say. One alone is asked for by itself; for several, one call
+    /// for all is cheaper. A Pod of which the runtime has nothing uses what it has on disk, and no more.
+    async fn measure(&self, wanted: &(dyn Fn(&Pod) -> bool + Sync)) -> Option<Vec<Candidate>> {
         let pods: Vec<(PodKey, Arc<Pod>)> = self.evictor.pods().into_iter().filter(|(_, pod)| wanted(pod)).collect();
         let filter = match pods.as_slice() {
-            [] => return Vec::new(),
+            [] => return Some(Vec::new()),
             [(only, _)] => ListFilter::pod(&only.uid),
             _ => ListFilter::default(),
         };
         let usage = bounded("pod usage", CALL_TIMEOUT, self.runtime.pod_usage(&filter)).await;
-        let usage = usage.unwrap_or_else(|error| {
-            tracing::warn!(error = error_chain(&error), "can't see what pods use");
-            Vec::new()
-        });
+        let usage = match usage {
+            Ok(usage) => usage,
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "can't see what pods use");
+                return None;
+            }
+        };
         let mut candidates = Vec::with_capacity(pods.len());
         for (key, pod) in pods {
             let disk = self.gauge.pod_disk(&key, &pod).await;
             let own: Vec<&PodUsage> = usage.iter().filter(|u| u.pod == key.uid).collect();
-            let used = (!own.is_empty()).then(|| used(&own, disk));
+            let used = Some(used(&own, disk));
             candidates.push(Candidate { uid: key.uid, pod, used });
         }
-        candidates
+        Some(candidates)
     }
 }
 

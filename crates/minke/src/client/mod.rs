@@ -30,6 +30,8 @@ const ATTEMPTS: usize = 5;
 pub(crate) struct Client {
     place: Place,
     log_level: String,
+    /// Settings for agents that it starts, as arguments.
+    agent_arguments: Vec<String>,
     identity: Identity,
 }
 
@@ -89,7 +91,13 @@ impl From<ConnectError> for Failure {
 impl Client {
     /// A client for this instance; agents that it starts log at this level.
     pub(crate) fn new(place: Place, log_level: impl Into<String>) -> Self {
-        Self { place, log_level: log_level.into(), identity: Identity::own() }
+        Self { place, log_level: log_level.into(), agent_arguments: Vec::new(), identity: Identity::own() }
+    }
+
+    /// The same, and agents that it starts get these settings.
+    pub(crate) fn with_agent_arguments(&self, agent_arguments: Vec<String>) -> Self {
+        let (place, log_level, identity) = (self.place.clone(), self.log_level.clone(), self.identity.clone());
+        Self { place, log_level, agent_arguments, identity }
     }
 
     /// The instance.
@@ -104,7 +112,7 @@ impl Client {
             if let Some(connection) = self.connect_running().await? {
                 return Ok(connection);
             }
-            match start::start(&self.place, &self.log_level).await {
+            match start::start(&self.place, &self.log_level, &self.agent_arguments).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => failed = error.into(),
                 Err(error) => return Err(error.into()),

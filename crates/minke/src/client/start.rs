@@ -82,7 +82,7 @@ impl StartError {
 }
 
 /// Starts an agent unless one answers by now. Of several commands at once, one starts it and the others wait.
-pub(super) async fn start(place: &Place, log_level: &str) -> Result<(), StartError> {
+pub(super) async fn start(place: &Place, log_level: &str, arguments: &[String]) -> Result<(), StartError> {
     if !rustix::process::geteuid().is_root() {
         return Err(StartError::NotRoot);
     }
@@ -101,6 +101,7 @@ pub(super) async fn start(place: &Place, log_level: &str) -> Result<(), StartErr
         .arg0("minke")
         .args(place.as_arguments())
         .args(["--log-level", log_level, "agent", "--on-demand"])
+        .args(arguments)
         .current_dir("/")
         // Threads of the runtime would otherwise each get an arena that is never given back.
         .env("MALLOC_ARENA_MAX", "2")

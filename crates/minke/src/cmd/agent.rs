@@ -66,6 +66,15 @@ impl From<Relist> for RelistMode {
 }
 
 impl AgentArgs {
+    /// The settings as arguments of another agent.
+    fn as_arguments(&self) -> Vec<String> {
+        let mut arguments = self.node.as_arguments();
+        if let Some(relist) = self.relist.to_possible_value() {
+            arguments.push(format!("--relist={}", relist.get_name()));
+        }
+        arguments
+    }
+
     fn settings(&self) -> Result<Settings, Failure> {
         let (node, eviction) = (self.node.options()?, self.node.eviction()?);
         Ok(Settings { relist: self.relist.into(), node, eviction, image_gc: self.image_gc()? })
@@ -97,7 +106,7 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
         connection.shutdown().await?;
     }
     if args.background {
-        drop(client.connect().await?);
+        drop(client.with_agent_arguments(args.as_arguments()).connect().await?);
         stdout::print("the agent runs in the background\n")?;
         return Ok(Exit::Reached);
     }

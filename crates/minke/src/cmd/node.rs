@@ -73,6 +73,28 @@ const HARD: &str = "Evict a Pod at once when less is left; replaces the defaults
     nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
 
 impl NodeArgs {
+    /// The same flags, for another process.
+    pub(crate) fn as_arguments(&self) -> Vec<String> {
+        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
+        let mut arguments = vec![
+            format!("--pod-max-pids={}", self.pod_max_pids),
+            format!("--eviction-max-pod-grace-period={}", self.eviction_max_pod_grace_period),
+            format!("--eviction-pressure-transition-period={}", millis(self.eviction_pressure_transition_period)),
+            format!("--eviction-period={}", millis(self.eviction_period)),
+        ];
+        let lists = [("node-label", &self.node_label), ("system-reserved", &self.system_reserved)];
+        arguments.extend(lists.iter().map(|(flag, list)| format!("--{flag}={}", list.join(","))));
+        for (flag, text) in [
+            ("eviction-hard", &self.eviction_hard),
+            ("eviction-soft", &self.eviction_soft),
+            ("eviction-soft-grace-period", &self.eviction_soft_grace_period),
+            ("eviction-minimum-reclaim", &self.eviction_minimum_reclaim),
+        ] {
+            arguments.extend(text.as_ref().map(|text| format!("--{flag}={text}")));
+        }
+        arguments
+    }
+
     /// What the flags say of the machine.
     pub(crate) fn options(&self) -> Result<NodeOptions, Failure> {
         let reserved = resources("--system-reserved", &self.system_reserved)?;
@@ -219,6 +241,27 @@ mod tests {
         assert_eq!(config.max_pod_grace, Duration::from_secs(30));
         assert_eq!(eviction(&["--eviction-hard=none"]).unwrap().thresholds, []);
         assert_eq!(eviction(&["--eviction-hard="]).unwrap().thresholds, []);
+    }
+
+    #[test]
+    fn flags_can_be_handed_on() {
+        let given = [
+            "--node-label=a=b,c=",
+            "--system-reserved=cpu=1,memory=1Gi",
+            "--pod-max-pids=9",
+            "--eviction-hard=none",
+            "--eviction-soft=pid.available<5",
+            "--eviction-soft-grace-period=pid.available=1m",
+            "--eviction-minimum-reclaim=pid.available=2",
+            "--eviction-pressure-transition-period=90s",
+        ];
+        for given in [&given[..], &[]] {
+            let first = parsed(given);
+            let arguments = first.as_arguments();
+            let again = parsed(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(again.options().unwrap(), first.options().unwrap());
+            assert_eq!(again.eviction().unwrap(), first.eviction().unwrap());
+        }
     }
 
     #[test]

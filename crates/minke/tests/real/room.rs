@@ -104,7 +104,8 @@ fn cgroup_file(cgroups: &[PathBuf], controller: &str, uid: &str, file: &str) -> 
 #[tokio::test]
 async fn quality_of_service_shows_in_cgroups_and_oom_scores() {
     with_instance("quality_of_service_shows_in_cgroups_and_oom_scores", async |m| {
-        agent(&m, &[("MINKE_POD_MAX_PIDS", "77")]).await;
+        // As a flag, which an agent in the background gets as well.
+        m.minke(&["agent", "--background", "--pod-max-pids", "77"]).await.expect(0);
         let both = "resources:\n  limits: {cpu: 200m, memory: 64Mi}";
         let some = "resources:\n  requests: {cpu: 500m, memory: 1Gi}";
         for (name, container) in [("guaranteed", both), ("burstable", some), ("besteffort", "")] {
