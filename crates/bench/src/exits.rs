@@ -13,6 +13,7 @@ use std::time::Duration;
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::manifest::{Input, Validate, parse};
 use minke_core::runtime::Runtime;
+use minke_kubelet::eviction::EvictionConfig;
 use minke_kubelet::{DesiredPod, Kubelet, KubeletConfig, PodChange, PodReport, RelistMode, StopRequest, Subscription};
 use minke_oci::image::ImportSource;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime};
@@ -98,7 +99,9 @@ impl Bed {
         let flags = place.root().join("flags");
         std::fs::create_dir(&flags).map_err(Failure::file("making", &flags))?;
         let runtime: Arc<dyn Runtime> = Arc::new(runtime);
+        let eviction = EvictionConfig { thresholds: Vec::new(), ..EvictionConfig::default() };
         let config = KubeletConfig {
+            eviction,
             relist_mode: mode,
             cgroup_root: format!("/minke-bench-{}", std::process::id()),
             max_pods: 2_000,
