@@ -44,6 +44,24 @@ impl ObjectSet {
         self.secrets.insert(key(&namespace, &name), secret)
     }
 
+    /// Adds what is not here yet; returns the names that are here already, and stay as they are.
+    pub fn add_missing(&mut self, other: &Self) -> Vec<String> {
+        let mut taken = Vec::new();
+        for (name, map) in &other.config_maps {
+            match self.config_maps.contains_key(name) {
+                true => taken.push(format!("ConfigMap {name}")),
+                false => drop(self.config_maps.insert(name.clone(), map.clone())),
+            }
+        }
+        for (name, secret) in &other.secrets {
+            match self.secrets.contains_key(name) {
+                true => taken.push(format!("Secret {name}")),
+                false => drop(self.secrets.insert(name.clone(), secret.clone())),
+            }
+        }
+        taken
+    }
+
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {

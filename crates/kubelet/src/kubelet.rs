@@ -199,6 +199,7 @@ impl Kubelet {
             tasks: tasks.clone(),
             cancel: cancel.clone(),
             running: AtomicUsize::new(0),
+            node_name: config.node_name.as_str().into(),
         });
         for SavedPod { uid, desired, state } in room::admit_again(loaded.pods, &*ports.admit).await {
             match PodKey::of(&desired.pod) {
@@ -323,6 +324,8 @@ impl Kubelet {
                 tracing::warn!(pod = %key, error = minke_core::runtime::error_chain(&error), "can't keep a rejection");
             }
         }
+        // What an earlier agent left of it may be on its way out.
+        drop(timeout(REMOVAL_TIMEOUT, workers.registry.orphan_ended(&key.uid)).await);
         let newer_than = self.first_look(&key.uid);
         workers.start(NewPod { key, desired, state, newer_than });
         match rejection {
@@ -371,6 +374,10 @@ impl Kubelet {
         let Some(handle) = self.shared.workers.registry.get(uid) else { return true };
         handle.mailbox.stop(StopRequest { grace: None, remove: true });
         timeout(bound, handle.ended()).await.is_ok()
+    }
+
+    pub(crate) fn workers(&self) -> &Arc<WorkerContext> {
+        &self.shared.workers
     }
 
     /// A Pod as it is.

@@ -15,6 +15,7 @@ pub mod pleg;
 pub mod runonce;
 pub mod source;
 pub mod spec;
+mod static_pods;
 pub mod sync;
 pub mod timeline;
 pub mod volumes;
@@ -22,3 +23,4 @@ pub mod worker;
 
 pub use api::*;
 pub use kubelet::{Admit, AdmitAll, ExecError, Kubelet, Ports, StartError, Subscription};
+pub use static_pods::{StaticPods, StaticSource};

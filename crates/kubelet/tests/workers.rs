@@ -257,3 +257,41 @@ async fn a_command_runs_in_the_container_of_that_name_while_it_runs() {
     let error = kubelet.exec(&uid("a"), "other", &request).await.unwrap_err();
     assert_eq!(error.to_string(), "container not found (\"other\")");
 }
+
+/// `TestUpdatePodForRuntimePod`, `TestUpdatePodForTerminatedRuntimePod`, `TestSyncKnownPods`: Pods that only the runtime
+/// knows are ended with a grace of a second, each by itself, and one that is wanted meanwhile waits for that.
+#[tokio::test(start_paused = true)]
+async fn orphans_end_each_by_itself_and_may_be_wanted_again() {
+    use minke_kubelet::checkpoint::Checkpoints;
+    let bed = Bed::new();
+    bed.runtime.script("main", vec![Life::forever().ignoring_stop(), Life::forever()]);
+    let kubelet = bed.kubelet().await;
+    for name in ["a", "b"] {
+        kubelet.apply(vec![simple(name, "Always")]).await;
+        until_phase(&kubelet, &uid(name), "Running").await;
+    }
+    assert!(!kubelet.ask(&uid("c")).could_have_running_containers(), "the runtime was listed");
+    kubelet.shutdown().await;
+    for name in ["a", "b"] {
+        bed.checkpoints.remove(&uid(name)).await.unwrap();
+    }
+    bed.runtime.fault(Fault::on(Op::StopContainer, FaultAction::Hang).of_pod(&uid("b")));
+    let kubelet = bed.kubelet().await;
+    assert!(kubelet.ask(&uid("c")).could_have_running_containers(), "who knows");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let begun = Instant::now();
+    assert_eq!(kubelet.apply(vec![simple("a", "Always")]).await, [Admission::Accepted]);
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "an orphan that hangs keeps no other");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bed.runtime.running(&uid("a")), 1, "what is wanted is no orphan");
+    assert_eq!(phase(&kubelet.report(&uid("a")).unwrap()), "Running");
+    bed.runtime.heal();
+    let gone = async {
+        while bed.runtime.running(&uid("b")) > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), gone).await.expect("the orphan ends when it can");
+    assert_eq!(bed.runtime.violations(), [""; 0]);
+}

@@ -8,7 +8,9 @@ mod container;
 mod identity;
 mod pod;
 mod probe;
+mod static_pod;
 mod volume;
 
 pub use identity::{forget_server_fields, generated_name, identify, stable_suffix, stable_uid};
 pub use pod::{default_pod, default_pod_spec, default_template};
+pub use static_pod::*;

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus as ApiStatus,
+    ContainerStatus as ApiStatus, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -125,6 +125,9 @@ impl Builder<'_> {
             image_id: newest.image.0.clone(),
             ..self.blank()
         };
+        // What an instance has is what its spec asks for: nothing is resized in place here.
+        status.allocated_resources = self.container.resources.as_ref().and_then(|r| r.requests.clone());
+        status.resources = self.container.resources.clone().map(|r| ResourceRequirements { claims: None, ..r });
         // Attempts are counted up by whoever creates containers; a count once published never goes back.
         status.restart_count = status.restart_count.max(i32::try_from(newest.attempt).unwrap_or(i32::MAX));
         if status.image.is_empty() {

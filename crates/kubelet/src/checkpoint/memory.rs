@@ -26,7 +26,13 @@ impl MemoryCheckpoints {
         self.lock().keys().cloned().collect()
     }
 
-    /// How far this Pod is.
+    /// All that is kept of a Pod.
+    #[must_use]
+    pub fn desired(&self, uid: &PodUid) -> Option<(DesiredPod, SavedState)> {
+        self.lock().get(uid).cloned()
+    }
+
+    /// How far a Pod is.
     #[must_use]
     pub fn state(&self, uid: &PodUid) -> Option<SavedState> {
         self.lock().get(uid).map(|(_, state)| state.clone())

@@ -14,16 +14,22 @@ use crate::sync::{CALL_TIMEOUT, OWNER, stop_pod};
 use crate::worker::grace::ORPHAN_GRACE;
 use crate::worker::{WorkerContext, remove_sandboxes, stop_sandboxes};
 
-/// Ends orphans as they are found. One that can't be ended is found again by the next full relist.
+/// Ends orphans as they are found, each by itself: one that hangs keeps no other. One that can't be ended is found again
+/// by the next full relist.
 pub(super) async fn run(ctx: Arc<WorkerContext>, unknown: Unknown, unreadable: Vec<PodUid>) {
     loop {
         for uid in unknown.take().await {
-            if unreadable.contains(&uid) || ctx.registry.get(&uid).is_some() {
+            if unreadable.contains(&uid) {
                 continue;
             }
-            if let Err(message) = end(&ctx, &uid).await {
-                tracing::warn!(pod = %uid, message, "can't end an orphaned pod");
-            }
+            let Some(ending) = ctx.registry.begin_orphan(&uid) else { continue };
+            let own = ctx.clone();
+            ctx.tasks.spawn(ctx.cancel.clone().run_until_cancelled_owned(async move {
+                if let Err(message) = end(&own, &uid).await {
+                    tracing::warn!(pod = %uid, message, "can't end an orphaned pod");
+                }
+                drop(ending);
+            }));
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Input>, ReadError> {
 }
 
 /// The files of a directory, sorted by name. Dot files and whatever is no file (nor a link to one) are left out.
-fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -37,7 +37,7 @@ fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<Input, ReadError> {
+pub(crate) fn read_file(path: &Path) -> Result<Input, ReadError> {
     let name = path.display().to_string();
     let bytes = File::open(path).map_err(|error| ReadError::new(&name, explain(error))).and_then(|file| {
         let size = file.metadata().map(|m| m.len()).unwrap_or(0);

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 struct BadStatus(reqwest::StatusCode);
 
 /// Fetches an address. Redirects are followed; the answer must be 200 and come within 10 s.
-pub(super) async fn read(url: &str) -> Result<Input, ReadError> {
+pub(crate) async fn read(url: &str) -> Result<Input, ReadError> {
     let name = without_password(url);
     match fetch(url).await {
         Ok(bytes) => Ok(Input { name: name.into(), bytes }),

@@ -17,6 +17,8 @@ use std::path::Path;
 use minke_core::manifest::{Input, Manifests, Validate, parse};
 
 pub use error::{LoadError, ReadError};
+pub(crate) use file::{list, read_file};
+pub(crate) use http::read as fetch;
 pub use location::Source;
 
 /// Reads all sources and makes Pods of them, together: names may not repeat over sources, and a Pod may refer to a

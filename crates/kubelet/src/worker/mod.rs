@@ -51,6 +51,8 @@ pub(crate) struct WorkerContext {
     pub(crate) tasks: TaskTracker,
     pub(crate) cancel: CancellationToken,
     pub(crate) running: AtomicUsize,
+    /// The node's name, lower case.
+    pub(crate) node_name: Arc<str>,
 }
 
 /// A Pod that gets a worker.

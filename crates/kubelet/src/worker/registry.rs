@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minke_core::identity::{PodKey, PodUid};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::mailbox::Mailbox;
 use super::questions::{Answers, PodFacts};
@@ -76,10 +76,26 @@ impl WorkerHandle {
     }
 }
 
+/// An orphan that is being ended, until dropped.
+#[derive(Debug)]
+pub(crate) struct EndingOrphan {
+    uid: PodUid,
+    orphans: Arc<Mutex<HashMap<PodUid, CancellationToken>>>,
+    _ended: DropGuard,
+}
+
+impl Drop for EndingOrphan {
+    fn drop(&mut self) {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+    }
+}
+
 /// All workers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     workers: Arc<Mutex<HashMap<PodUid, WorkerHandle>>>,
+    /// Orphans that are being ended.
+    orphans: Arc<Mutex<HashMap<PodUid, CancellationToken>>>,
     /// All Pods that the runtime has were seen once.
     synced: Arc<AtomicBool>,
 }
@@ -99,6 +115,26 @@ impl Registry {
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<WorkerHandle> {
         self.lock().get(uid).cloned()
+    }
+
+    /// Marks a Pod without a worker as being ended; `None` if it has one, or is being ended already.
+    pub(crate) fn begin_orphan(&self, uid: &PodUid) -> Option<EndingOrphan> {
+        let workers = self.lock();
+        let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.contains_key(uid) || orphans.contains_key(uid) {
+            return None;
+        }
+        let ended = CancellationToken::new();
+        orphans.insert(uid.clone(), ended.clone());
+        Some(EndingOrphan { uid: uid.clone(), orphans: self.orphans.clone(), _ended: ended.drop_guard() })
+    }
+
+    /// Returns when no orphan of this uid is being ended. Cancel-safe.
+    pub(crate) async fn orphan_ended(&self, uid: &PodUid) {
+        let ended = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned();
+        if let Some(ended) = ended {
+            ended.cancelled().await;
+        }
     }
 
     /// What may be told of a Pod, known or not.

@@ -7,7 +7,7 @@ use minke_core::runtime::Runtime;
 use minke_kubelet::admission::NodeOptions;
 use minke_kubelet::eviction::EvictionConfig;
 use minke_kubelet::housekeeping::ImageGcPolicy;
-use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError};
+use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError, StaticSource};
 use minke_oci::network::CniConfig;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime, OpenError};
 
@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) eviction: EvictionConfig,
     /// When images that nothing uses are removed.
     pub(crate) image_gc: ImageGcPolicy,
+    /// Where static Pods come from. Without any, those of earlier agents stay as they are.
+    pub(crate) static_sources: Vec<StaticSource>,
 }
 
 /// The runtime or the kubelet core can't start.

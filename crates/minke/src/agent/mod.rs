@@ -17,13 +17,14 @@ mod exec;
 mod idle;
 mod listener;
 pub(crate) mod lock;
+mod notify;
 mod ready;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_kubelet::Kubelet;
+use minke_kubelet::{Kubelet, StaticSource};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ use tokio_util::task::TaskTracker;
 use self::idle::Idle;
 use self::listener::Listener;
 use self::lock::{Lock, LockError};
+use self::notify::Notifier;
 use crate::place::Place;
 use crate::protocol::Identity;
 
@@ -116,11 +118,23 @@ pub(crate) async fn run(
     }
     .map_err(AgentError::Lock)?;
     let kubelet = core::start(place, settings).await.map_err(AgentError::Core)?;
-    serve(place, mode, ready, kubelet).await
+    let notifier = match mode {
+        Mode::Service | Mode::Replacement => Notifier::from_environment(),
+        // What the environment says is meant for the command that started it.
+        Mode::OnDemand => Notifier::default(),
+    };
+    serve(place, mode, &settings.static_sources, &notifier, ready, kubelet).await
 }
 
 /// Serves commands until the agent ends.
-async fn serve(place: &Place, mode: Mode, ready: &mut Readiness, kubelet: Kubelet) -> Result<(), AgentError> {
+async fn serve(
+    place: &Place,
+    mode: Mode,
+    sources: &[StaticSource],
+    notifier: &Notifier,
+    ready: &mut Readiness,
+    kubelet: Kubelet,
+) -> Result<(), AgentError> {
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt()]
         .map(|kind| signal(kind).map_err(AgentError::Signals))
         .into_iter()
@@ -134,7 +148,9 @@ async fn serve(place: &Place, mode: Mode, ready: &mut Readiness, kubelet: Kubele
         ending: CancellationToken::new(),
     });
     tracing::info!(state = %place.state.display(), pods = kubelet.reports().len(), "the agent is ready");
+    let _static_pods = (!sources.is_empty()).then(|| kubelet.keep_static(sources.to_vec()));
     ready.tell(&Ready::Listening);
+    notifier.ready(kubelet.reports().len());
 
     let connections = TaskTracker::new();
     let accept = accept(&listener, &shared, &connections);
@@ -148,10 +164,12 @@ async fn serve(place: &Place, mode: Mode, ready: &mut Readiness, kubelet: Kubele
     };
     let reason = tokio::select! {
         never = accept => match never {},
+        never = notifier.alive() => match never {},
         reason = told => reason,
         () = idle(&shared), if mode == Mode::OnDemand => "nothing to supervise",
     };
     tracing::info!(reason, "the agent ends; pods stay as they are");
+    notifier.stopping();
     // Nobody new: a command that connected but was not greeted finds the socket gone and starts the next agent.
     drop(listener);
     shared.ending.cancel();

@@ -48,7 +48,9 @@ impl Agent {
         let config = KubeletConfig { eviction, ..settings(&place) };
         let kubelet = Kubelet::start(config, Arc::new(runtime.clone()), clock).await.unwrap();
         let serving = place.clone();
-        let served = tokio::spawn(async move { serve(&serving, mode, &mut Readiness::Nobody, kubelet).await });
+        let served = tokio::spawn(async move {
+            serve(&serving, mode, &[], &Notifier::default(), &mut Readiness::Nobody, kubelet).await
+        });
         let agent = Self { place, runtime, served, _directory: directory };
         agent.listens().await;
         agent

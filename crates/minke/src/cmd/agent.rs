@@ -1,10 +1,12 @@
 //! `minke agent`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use minke_kubelet::RelistMode;
 use minke_kubelet::housekeeping::ImageGcPolicy;
+use minke_kubelet::source::Source;
+use minke_kubelet::{RelistMode, StaticSource};
 
 use super::node::NodeArgs;
 use crate::agent::{self, AgentError, Mode, Readiness, Ready, Settings};
@@ -39,6 +41,12 @@ pub(crate) struct AgentArgs {
     image_gc_min_age: Duration,
     #[command(flatten)]
     node: NodeArgs,
+    /// Run the Pods of the manifests in this directory (or of this one manifest), as it has them at any time; repeatable
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["background", "on_demand"])]
+    manifests: Vec<PathBuf>,
+    /// Run the Pods of the manifest at this http:// or https:// address, asked every 20 s; repeatable
+    #[arg(long, value_name = "URL", conflicts_with_all = ["background", "on_demand"])]
+    manifest_url: Vec<String>,
     /// Started by a command: say on standard output when ready, end when not needed
     #[arg(long, hide = true)]
     pub(crate) on_demand: bool,
@@ -77,7 +85,8 @@ impl AgentArgs {
 
     fn settings(&self) -> Result<Settings, Failure> {
         let (node, eviction) = (self.node.options()?, self.node.eviction()?);
-        Ok(Settings { relist: self.relist.into(), node, eviction, image_gc: self.image_gc()? })
+        let (image_gc, static_sources) = (self.image_gc()?, self.static_sources()?);
+        Ok(Settings { relist: self.relist.into(), node, eviction, image_gc, static_sources })
     }
 
     fn image_gc(&self) -> Result<ImageGcPolicy, Failure> {
@@ -89,6 +98,21 @@ impl AgentArgs {
         };
         policy.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(policy)
+    }
+
+    fn static_sources(&self) -> Result<Vec<StaticSource>, Failure> {
+        let path = |path: &PathBuf| {
+            let absolute = std::path::absolute(path);
+            absolute.map(StaticSource::Path).map_err(|e| Failure::usage(format!("can't use {}: {e}", path.display())))
+        };
+        let url = |url: &String| match url.parse::<Source>() {
+            Ok(Source::Url(url)) => Ok(StaticSource::Url(url)),
+            Ok(Source::Path(_) | Source::Stdin) | Err(_) => {
+                Err(Failure::usage(format!("--manifest-url {url} is no http:// or https:// address"))
+                    .hint("paths are given with --manifests"))
+            }
+        };
+        self.manifests.iter().map(path).chain(self.manifest_url.iter().map(url)).collect()
     }
 }
 

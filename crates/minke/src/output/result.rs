@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use minke_core::defaults::{CONFIG_SOURCE, MANIFEST};
 use minke_core::identity::PodKey;
 use minke_kubelet::{PodReport, PodStage, PodTimings};
 use serde::Serialize;
@@ -53,6 +54,12 @@ pub(crate) struct PodResult {
     /// Where its worker is: `Syncing`, `Terminating`, `Terminated`, `Finished`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stage: Option<PodStage>,
+    /// Where a static Pod comes from: `file` or `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<String>,
+    /// The path or address of its manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) manifest: Option<String>,
     /// Its containers in the spec's order, init containers first.
     pub(crate) containers: Vec<ContainerResult>,
     /// When its steps happened.
@@ -204,10 +211,16 @@ impl PodResult {
             message: String::new(),
             pod_ip: None,
             stage: None,
+            source: annotation(pod, CONFIG_SOURCE),
+            manifest: annotation(pod, MANIFEST),
             containers: containers(pod),
             timings: TimingsResult::default(),
         }
     }
+}
+
+fn annotation(pod: &Pod, name: &str) -> Option<String> {
+    pod.metadata.annotations.as_ref()?.get(name).cloned()
 }
 
 fn containers(pod: &Pod) -> Vec<ContainerResult> {

@@ -49,7 +49,7 @@ fn container_cells(container: &ContainerResult) -> [String; 4] {
 pub(crate) fn of_pods(pods: &[PodResult], wide: bool, now: Timestamp) -> String {
     let mut header = vec!["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"];
     if wide {
-        header.extend(["IP", "UID", "IMAGES"]);
+        header.extend(["IP", "UID", "SOURCE", "IMAGES"]);
     }
     let mut table = new(&header);
     for pod in pods {
@@ -67,7 +67,12 @@ pub(crate) fn of_pods(pods: &[PodResult], wide: bool, now: Timestamp) -> String 
         ];
         if wide {
             let images: Vec<&str> = pod.containers.iter().map(|c| c.image.as_str()).collect();
-            row.extend([pod.pod_ip.clone().unwrap_or_default(), pod.uid.clone(), images.join(",")]);
+            row.extend([
+                pod.pod_ip.clone().unwrap_or_default(),
+                pod.uid.clone(),
+                pod.manifest.clone().unwrap_or_default(),
+                images.join(","),
+            ]);
         }
         table.add_row(row);
     }
@@ -153,6 +158,8 @@ mod tests {
             message: String::new(),
             pod_ip: Some("10.0.0.2".to_owned()),
             stage: None,
+            source: None,
+            manifest: None,
             containers,
             timings: TimingsResult {
                 admitted_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),

@@ -13,4 +13,5 @@ mod failures;
 mod interrupts;
 mod room;
 mod running;
+mod static_pods;
 mod support;

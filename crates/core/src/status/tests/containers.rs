@@ -34,6 +34,19 @@ fn created_is_waiting_and_not_a_failed_start() {
 }
 
 #[test]
+fn allocated_resources_are_those_of_the_spec_once_there_is_a_container() {
+    let resources = json!({"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}});
+    let pod = pod(&json!({"containers": [{"name": "a", "resources": resources}, {"name": "b"}]}));
+    let bed = Bed::new(pod);
+    assert_eq!(of(&bed.compute(), "a").allocated_resources, None);
+    let status = bed.with("a", running()).with("b", running()).compute();
+    let a = of(&status, "a");
+    assert_eq!(a.allocated_resources.unwrap()["cpu"].0, "100m");
+    assert_eq!(a.resources.unwrap().limits.unwrap()["memory"].0, "64Mi");
+    assert_eq!((of(&status, "b").allocated_resources, of(&status, "b").resources), (None, None));
+}
+
+#[test]
 fn times_are_cut_to_seconds() {
     let status = Bed::new(two("Always")).with("a", running()).compute();
     let started = of(&status, "a").state.unwrap().running.unwrap().started_at.unwrap();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::bed::*;
-use crate::status::{FailureOverride, finalize, publishable};
+use crate::status::{FailureOverride, disrupted, finalize, publishable};
 
 #[test]
 fn a_terminal_phase_is_held_back_while_something_may_run() {
@@ -91,4 +91,22 @@ fn closing_the_books_before_initialisation_ends() {
 fn static_pods_keep_their_phase() {
     let bed = Bed::new(two("Always")).with("a", running()).with("b", running());
     assert_eq!(finalize(&bed.pod, &bed.compute(), true).phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn a_disruption_is_told_once_and_kept() {
+    let mut bed = Bed::new(two("Always")).with("a", exited(137)).with("b", exited(137));
+    bed.failure = Some(FailureOverride { reason: "Evicted".to_owned(), message: "no room".to_owned() });
+    bed.is_terminal = true;
+    let mut last = finalize(&bed.pod, &bed.compute(), false);
+    let kind = |c: &&k8s_openapi::api::core::v1::PodCondition| c.type_ == "DisruptionTarget";
+    disrupted(&mut last, "no room", at(50));
+    let told = last.conditions.iter().flatten().find(kind).cloned().unwrap();
+    assert_eq!((told.status.as_str(), told.reason.as_deref()), ("True", Some("TerminationByKubelet")));
+    assert_eq!((told.message.as_deref(), told.last_transition_time.clone().unwrap().0), (Some("no room"), at(50)));
+    disrupted(&mut last, "again", at(60));
+    assert_eq!(last.conditions.iter().flatten().filter(kind).count(), 1);
+    bed.previous = Some(last);
+    let later = bed.compute();
+    assert_eq!(later.conditions.iter().flatten().find(kind), Some(&told), "the time does not move");
 }
