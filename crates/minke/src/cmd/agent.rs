@@ -30,9 +30,10 @@ pub(crate) struct AgentArgs {
     /// How changes in the runtime are noticed
     #[arg(long, value_enum, default_value_t = Relist::Evented, value_name = "MODE")]
     relist: Relist,
-    /// Remove images that nothing uses when this much of their disk is used, in percent; 100: never
-    #[arg(long, value_name = "PERCENT", default_value_t = 85)]
-    image_gc_high_threshold: u8,
+    /// Remove images that nothing uses when this much of their disk is used, in percent; 100: never [default: 85, and 100
+    /// for an agent that a command starts by itself]
+    #[arg(long, value_name = "PERCENT")]
+    image_gc_high_threshold: Option<u8>,
     /// And go on until no more than this much is used, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 80)]
     image_gc_low_threshold: u8,
@@ -51,6 +52,9 @@ pub(crate) struct AgentArgs {
     #[arg(long, hide = true)]
     pub(crate) on_demand: bool,
 }
+
+/// No disk is so full that images are removed.
+const NEVER: u8 = 100;
 
 /// How changes in the runtime are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,18 +84,24 @@ impl AgentArgs {
         if let Some(relist) = self.relist.to_possible_value() {
             arguments.push(format!("--relist={}", relist.get_name()));
         }
+        let high = self.image_gc_high_threshold.unwrap_or(ImageGcPolicy::default().high_percent);
+        arguments.push(format!("--image-gc-high-threshold={high}"));
+        arguments.push(format!("--image-gc-low-threshold={}", self.image_gc_low_threshold));
+        arguments.push(format!("--image-gc-min-age={}ms", self.image_gc_min_age.as_millis()));
         arguments
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
-        let (node, eviction) = (self.node.options()?, self.node.eviction()?);
+        let (node, eviction) = (self.node.options()?, self.node.eviction(self.on_demand)?);
         let (image_gc, static_sources) = (self.image_gc()?, self.static_sources()?);
         Ok(Settings { relist: self.relist.into(), node, eviction, image_gc, static_sources })
     }
 
     fn image_gc(&self) -> Result<ImageGcPolicy, Failure> {
+        // On a machine of one's own an image that was imported by hand can't be had again by a pull.
+        let default = if self.on_demand { NEVER } else { ImageGcPolicy::default().high_percent };
         let policy = ImageGcPolicy {
-            high_percent: self.image_gc_high_threshold,
+            high_percent: self.image_gc_high_threshold.unwrap_or(default),
             low_percent: self.image_gc_low_threshold,
             min_age: self.image_gc_min_age,
             ..ImageGcPolicy::default()

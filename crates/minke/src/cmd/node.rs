@@ -70,10 +70,18 @@ pub(crate) struct NodeArgs {
 const HARD: &str = "Evict a Pod at once when less is left; replaces the defaults; none: never\n\n\
     Signals: memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, \
     pid.available. Amounts: a quantity (100Mi) or a part of the whole (10%). Default: memory.available<100Mi,\
-    nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+    nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%; of an agent that a command \
+    starts by itself: memory.available<100Mi, and 1Gi and 1% of the inodes of each disk";
+
+/// The kubelet's defaults on Linux.
+const OF_A_SERVICE: &str =
+    "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+/// Whoever types a command on a machine of their own may have a disk that is nearly full, and still wants it to work.
+const ON_DEMAND: &str =
+    "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%";
 
 impl NodeArgs {
-    /// The same flags, for another process.
+    /// What a service was told, for another process.
     pub(crate) fn as_arguments(&self) -> Vec<String> {
         let millis = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut arguments = vec![
@@ -84,8 +92,8 @@ impl NodeArgs {
         ];
         let lists = [("node-label", &self.node_label), ("system-reserved", &self.system_reserved)];
         arguments.extend(lists.iter().map(|(flag, list)| format!("--{flag}={}", list.join(","))));
+        arguments.push(format!("--eviction-hard={}", self.eviction_hard.as_deref().unwrap_or(OF_A_SERVICE)));
         for (flag, text) in [
-            ("eviction-hard", &self.eviction_hard),
             ("eviction-soft", &self.eviction_soft),
             ("eviction-soft-grace-period", &self.eviction_soft_grace_period),
             ("eviction-minimum-reclaim", &self.eviction_minimum_reclaim),
@@ -110,12 +118,10 @@ impl NodeArgs {
         Ok(NodeOptions { labels, reserved, pod_max_pids })
     }
 
-    /// When the flags want Pods to be evicted.
-    pub(crate) fn eviction(&self) -> Result<EvictionConfig, Failure> {
-        let mut thresholds = match self.eviction_hard.as_deref() {
-            None => EvictionConfig::default().thresholds,
-            Some(text) => read_thresholds("--eviction-hard", text)?,
-        };
+    /// When the flags want Pods to be evicted, by an agent that a command started or by one that is a service.
+    pub(crate) fn eviction(&self, on_demand: bool) -> Result<EvictionConfig, Failure> {
+        let default = if on_demand { ON_DEMAND } else { OF_A_SERVICE };
+        let mut thresholds = read_thresholds("--eviction-hard", self.eviction_hard.as_deref().unwrap_or(default))?;
         let mut graces: BTreeMap<Signal, Duration> = BTreeMap::new();
         let flag = "--eviction-soft-grace-period";
         for (signal, text) in signals(flag, self.eviction_soft_grace_period.as_deref().unwrap_or_default(), '=')? {
@@ -210,13 +216,27 @@ mod tests {
     }
 
     fn eviction(arguments: &[&str]) -> Result<EvictionConfig, String> {
-        parsed(arguments).eviction().map_err(|failure| failure.message)
+        parsed(arguments).eviction(false).map_err(|failure| failure.message)
     }
 
     #[test]
     fn nothing_said_is_upstreams_default() {
         assert_eq!(eviction(&[]), Ok(EvictionConfig::default()));
         assert_eq!(parsed(&[]).options().unwrap(), NodeOptions::default());
+    }
+
+    #[test]
+    fn an_agent_on_demand_bears_a_disk_that_is_nearly_full_unless_told_otherwise() {
+        let of_disk = |config: EvictionConfig| config.thresholds.into_iter().find(|t| t.signal == Signal::Nodefs);
+        let mild = parsed(&[]).eviction(true).unwrap();
+        assert_eq!(of_disk(mild).unwrap().value, ThresholdValue::Quantity(1 << 30));
+        let told = parsed(&["--eviction-hard=nodefs.available<3%"]).eviction(true).unwrap();
+        assert_eq!(
+            Some(told.thresholds),
+            eviction(&["--eviction-hard=nodefs.available<3%"]).ok().map(|c| c.thresholds)
+        );
+        // What is started in the background by an operator is a service.
+        assert!(parsed(&[]).as_arguments().contains(&format!("--eviction-hard={OF_A_SERVICE}")));
     }
 
     #[test]
@@ -260,7 +280,7 @@ mod tests {
             let arguments = first.as_arguments();
             let again = parsed(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
             assert_eq!(again.options().unwrap(), first.options().unwrap());
-            assert_eq!(again.eviction().unwrap(), first.eviction().unwrap());
+            assert_eq!(again.eviction(true).unwrap(), first.eviction(false).unwrap());
         }
     }
 
