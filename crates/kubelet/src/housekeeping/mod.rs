@@ -4,7 +4,7 @@
 //! The order matters, and is this:
 //! 1. Nothing at all before checkpoints are loaded (the caller) and the runtime was listed once: a Pod that was not
 //!    heard of yet is not one that nobody wants.
-//! 2. **On a container's death**, at once: dead instances beyond the newest of its name ([`garbage`]). Pods queue up by
+//! 2. **On a container's death**, at once: dead instances beyond the newest of its name (`garbage`). Pods queue up by
 //!    uid, so a Pod that dies a hundred times a second is in the queue once.
 //! 3. Every 10 s, Pod by Pod: logs are rotated; dead containers, then dead sandboxes that became empty by that.
 //!    Containers whose state nobody knows are stopped before they are removed, sandboxes are stopped once more.

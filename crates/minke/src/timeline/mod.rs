@@ -1,7 +1,7 @@
 //! Timelines of Pods as files and as text.
 //!
 //! The agent gives transitions ([`minke_kubelet::timeline`]); [`chart`] makes lanes with bars and marks of them, pure;
-//! [`html`], [`trace`] and [`text`] write these down. The JSON format is what the agent gave, see docs/timeline.md.
+//! [`html`], [`trace`] and [`mod@text`] write these down. The JSON format is what the agent gave, see docs/timeline.md.
 
 mod chart;
 mod html;
