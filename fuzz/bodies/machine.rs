@@ -45,6 +45,7 @@ impl Promises {
                     }
                 }
                 Action::Save | Action::Publish => {}
+                Action::Refresh => assert!(stage <= 1, "nothing that runs has news"),
                 Action::End => assert_eq!((stage, self.job), (5, None)),
             }
         }

@@ -24,6 +24,7 @@ use crate::images::{ImageManager, PARALLEL_PULLS};
 use crate::logs::RotationPolicy;
 use crate::metrics::Metrics;
 use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
+use crate::probes::{ProbeMetrics, Prober};
 use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
 use crate::timeline::{Timelines, Transition};
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
@@ -35,6 +36,7 @@ mod coming;
 mod exec;
 mod hub;
 mod orphans;
+mod probing;
 mod room;
 mod sink;
 mod stop;
@@ -186,7 +188,9 @@ impl Kubelet {
         pleg.register(&metrics, &clock);
         cache.register(&metrics);
         let timing = WorkerMetrics::new(&metrics);
-        let sync = sync_context(&config, &ports, runtime, clock);
+        let sync = sync_context(&config, &ports, runtime.clone(), clock);
+        let probing = probing::run(&sync, runtime, registry.clone(), ProbeMetrics::new(&metrics));
+        tasks.spawn(cancel.clone().run_until_cancelled_owned(probing));
         let workers = Arc::new(WorkerContext {
             sync,
             cache,
@@ -471,6 +475,7 @@ pub(crate) fn sync_context(
         runtime,
         clock,
         host: ports.host.clone(),
+        probes: Prober::new(),
         recorder: ports.recorder.clone(),
         host_ips: ports.host_ips.clone(),
         runtime_name: "minke".to_owned(),

@@ -12,6 +12,7 @@ mod kubelet;
 pub mod logs;
 pub mod metrics;
 pub mod pleg;
+pub mod probes;
 pub mod runonce;
 pub mod source;
 pub mod spec;

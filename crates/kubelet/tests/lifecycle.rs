@@ -494,24 +494,3 @@ async fn pods_of_one_call_see_each_other() {
     until_phase(&kubelet, &uid("a"), "Running").await;
     until_phase(&kubelet, &uid("b"), "Running").await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn hooks_sleep_and_say_when_they_are_not_run() {
-    let bed = Bed::new();
-    let kubelet = bed.kubelet().await;
-    let mut progress = kubelet.progress();
-    let lifecycle = json!({"preStop": {"sleep": {"seconds": 5}}, "postStart": {"exec": {"command": ["x"]}}});
-    kubelet.apply(vec![pod("a", json!({"containers": [{"name": "main", "lifecycle": lifecycle}]}))]).await;
-    until_phase(&kubelet, &uid("a"), "Running").await;
-    let begin = Instant::now();
-    kubelet.stop(&uid("a"), stop(None, false)).unwrap();
-    until_stage(&kubelet, &uid("a"), PodStage::Finished).await;
-    assert_eq!(begin.elapsed().as_secs(), 5, "preStop comes before the signal");
-    let stops: Vec<_> = bed.runtime.writes().into_iter().filter(|c| c.op == Op::StopContainer).collect();
-    assert_eq!(stops[0].number, 25_000, "and its time is taken from the grace");
-    let mut told = false;
-    while let Ok(event) = progress.try_recv() {
-        told |= matches!(event, Progress::Event { reason, warning: true, .. } if reason == "FailedPostStartHook");
-    }
-    assert!(told, "an exec hook is not passed over in silence");
-}

@@ -1,6 +1,6 @@
 //! The whole core under seeded faults: calls fail, hang, crawl, and lie about their effect; events are lost, doubled,
 //! late and out of order; streams break; the runtime restarts and loses exit codes; agents die at any await; containers
-//! and sandboxes die by themselves.
+//! and sandboxes die by themselves; probes fail, hang and change their mind.
 //!
 //! Held after every step: never two live containers of one name in a Pod; no start after the Pod must stop. Held at
 //! the end: no exit code that nobody scripted; once faults stop, every Pod becomes what it should be, within a bound;
@@ -15,11 +15,13 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use minke_core::fake::{Ending, EventPlan, EventRates, Fault, FaultAction, FaultError, Life, OnStop, Op, SplitMix};
+use minke_core::fake::{
+    Ending, EventPlan, EventRates, FakeExec, Fault, FaultAction, FaultError, Life, OnStop, Op, SplitMix,
+};
 use minke_core::runtime::ContainerState;
 use minke_kubelet::{Admission, DesiredPod, Kubelet, PodStage, StopRequest};
 use serde_json::{Value, json};
@@ -51,13 +53,41 @@ struct Script {
 
 fn life(random: &mut SplitMix, codes: &mut BTreeSet<i32>, index: i32, finite: bool) -> Life {
     let own = if random.chance(500) { 0 } else { 10 + index };
-    let stopped = 30 + index;
+    // Some end with 0 when they are told to: what a probe had killed is no success all the same.
+    let stopped = if random.chance(250) { 0 } else { 30 + index };
     codes.extend([own, stopped, 137]);
     let after = Duration::from_millis(random.below(8000));
     let base = if finite { Life::exits(Duration::from_millis(random.below(20_000)), own) } else { Life::forever() };
     let on_stop =
         if random.chance(200) { OnStop::Ignores } else { OnStop::Obeys { after, ending: Ending::code(stopped) } };
     Life { on_stop, ..base }
+}
+
+/// Adds probes to a container: commands, of which [`answers`] decides.
+fn add_probes(container: &mut Value, random: &mut SplitMix) {
+    for (field, most) in [("startupProbe", 5), ("readinessProbe", 3), ("livenessProbe", 3)] {
+        if random.chance(250) {
+            container[field] = json!({
+                "exec": {"command": [field]}, "initialDelaySeconds": random.below(5),
+                "periodSeconds": 1 + random.below(10), "timeoutSeconds": 1 + random.below(3),
+                "failureThreshold": 1 + random.below(most),
+            });
+        }
+    }
+}
+
+/// Lets probes fail and hang at a rate of this seed, until told otherwise.
+fn answers(bed: &Bed, random: &mut SplitMix) -> Arc<AtomicBool> {
+    let well = Arc::new(AtomicBool::new(false));
+    let (own, mut seeded) = (well.clone(), SplitMix::new(random.below(u64::MAX)));
+    let rate = u32::try_from(random.below(500)).unwrap();
+    bed.runtime.exec_hook(move |_, _, _, _| {
+        if own.load(Ordering::Relaxed) || !seeded.chance(rate) {
+            return FakeExec::default();
+        }
+        if seeded.chance(300) { FakeExec::lasting(Duration::from_secs(3600)) } else { FakeExec::code(1) }
+    });
+    well
 }
 
 fn script(bed: &Bed, random: &mut SplitMix, number: u64) -> Script {
@@ -84,7 +114,9 @@ fn script(bed: &Bed, random: &mut SplitMix, number: u64) -> Script {
         let name = format!("init{i}");
         if random.chance(400) {
             lives(&name, random, false, false);
-            init.push(json!({"name": name, "restartPolicy": "Always"}));
+            let mut sidecar = json!({"name": name, "restartPolicy": "Always"});
+            add_probes(&mut sidecar, random);
+            init.push(sidecar);
         } else {
             lives(&name, random, true, true);
             init.push(json!({"name": name}));
@@ -94,7 +126,9 @@ fn script(bed: &Bed, random: &mut SplitMix, number: u64) -> Script {
     for i in 0..=random.below(2) {
         let name = format!("main{i}");
         lives(&name, random, !serves, policy == "OnFailure");
-        containers.push(json!({"name": name}));
+        let mut container = json!({"name": name});
+        add_probes(&mut container, random);
+        containers.push(container);
     }
     let spec = json!({
         "restartPolicy": policy, "initContainers": init, "containers": containers,
@@ -276,6 +310,7 @@ async fn simulate(seed: u64) {
         bed.runtime.support_events(false);
     }
     let mut scripts: Vec<Script> = (0..=random.below(3)).map(|i| script(&bed, &mut random, i)).collect();
+    let well = answers(&bed, &mut random);
     let mut kubelet = bed.kubelet().await;
     if random.chance(900) {
         faults(&bed, &mut random);
@@ -299,6 +334,7 @@ async fn simulate(seed: u64) {
     check(&bed, &kubelet, &mut scripts);
 
     bed.runtime.heal();
+    well.store(true, Ordering::Relaxed);
     // A stop lasts once the Pod is reported to be ending; an agent that died before has forgotten it, and whoever
     // wanted it asks again.
     for script in scripts.iter().filter(|s| s.stopped) {

@@ -1,12 +1,13 @@
 //! The whole status, put together.
 
-use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{Container, HostIP, PodIP, PodStatus};
 
 use super::conditions::conditions;
 use super::containers::{Kind, api_time, container_statuses};
 use super::phase::{Phase, phase};
-use super::{FailureOverride, StatusInput};
+use super::{FailureOverride, RestartPolicy, StatusInput};
 use crate::qos::qos_class;
+use crate::runtime::ContainerState;
 
 /// What is true of the Pod now. A phase that was terminal stays, with its reason and message. The result may say
 /// that the Pod has ended while something still runs (a failed init container beside a running sidecar, a deadline):
@@ -16,6 +17,7 @@ pub fn compute(input: &StatusInput<'_>) -> PodStatus {
     let init_container_statuses = container_statuses(input, Kind::Init);
     let container_statuses = container_statuses(input, Kind::Regular);
     let computed = phase(input.pod, &init_container_statuses, &container_statuses, input.is_terminal, input.is_static);
+    let computed = if goes_on(input) { Phase::Running } else { computed };
     let (phase, words) = settled(input, computed);
 
     let mut status = PodStatus {
@@ -32,6 +34,18 @@ pub fn compute(input: &StatusInput<'_>) -> PodStatus {
     addresses(input, &mut status);
     status.conditions = Some(conditions(input, &status, phase));
     status
+}
+
+/// Whether a container that a probe had killed is about to be started again. The phase table sees only its exit code,
+/// which may be that of a success.
+fn goes_on(input: &StatusInput<'_>) -> bool {
+    let again = |container: &Container| {
+        let condemned = input.probes.get(&container.name).is_some_and(|p| p.condemned.is_some());
+        let ended =
+            input.runtime.newest(&container.name).is_some_and(|c| matches!(c.state, ContainerState::Exited { .. }));
+        condemned && ended && RestartPolicy::of_container(input.pod, container) != RestartPolicy::Never
+    };
+    !input.is_terminal && input.pod.spec.iter().any(|spec| spec.containers.iter().any(again))
 }
 
 /// The phase that counts, and the words that go with it: a terminal phase from before is never left, a failure from

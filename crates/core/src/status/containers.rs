@@ -218,9 +218,10 @@ impl Builder<'_> {
         }
         let ended = status.state.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
         let done = self.kind == Kind::Init && !is_sidecar(self.container) && ended == Some(0);
+        let probes = self.input.probes.get(&self.container.name);
         let ended_for_good =
             newest.is_none() && ended.is_some_and(|code| !super::may_restart(self.input.pod, self.container, code));
-        if done || ended_for_good || !should_start(self.input.pod, self.container, newest) {
+        if done || ended_for_good || !should_start(self.input.pod, self.container, newest, probes) {
             return;
         }
         if let Some(state) = status.state.take().filter(|state| state.terminated.is_some()) {

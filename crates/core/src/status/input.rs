@@ -17,13 +17,24 @@ pub struct WaitingReason {
     pub message: String,
 }
 
-/// What probes say about one container. `None`: there is no such probe.
+/// A probe of which the failure kills its container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum FatalProbe {
+    /// It no longer does its work.
+    Liveness,
+    /// It never began to.
+    Startup,
+}
+
+/// What probes say about the newest instance of one container. `None`: there is no such probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProbeResults {
     /// The startup probe has succeeded.
     pub started: Option<bool>,
     /// The readiness probe succeeds.
     pub ready: Option<bool>,
+    /// A probe has condemned this instance: it is to be killed, and started again unless its policy is `Never`.
+    pub condemned: Option<FatalProbe>,
 }
 
 /// A decision from outside the phase table that the Pod has failed: it was evicted, ran past its deadline, was

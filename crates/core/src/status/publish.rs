@@ -140,8 +140,13 @@ fn keep_ended(pod: &Pod, status: &mut PodStatus, published: Option<&PodStatus>) 
             if always || is_sidecar(container) || may_restart(pod, container, ended.exit_code) {
                 continue;
             }
-            let new = now.iter_mut().flatten().find(|s| s.name == container.name);
-            if let Some(new) = new.filter(|s| s.state.as_ref().is_none_or(|s| s.terminated.is_none())) {
+            let Some(new) = now.iter_mut().flatten().find(|s| s.name == container.name) else { continue };
+            // A success that a probe had forced was none, and the container was started again.
+            let on_failure = RestartPolicy::of_container(pod, container) == RestartPolicy::OnFailure;
+            let again = on_failure && new.restart_count > old.restart_count;
+            if let Some(new) =
+                Some(new).filter(|_| !again).filter(|s| s.state.as_ref().is_none_or(|s| s.terminated.is_none()))
+            {
                 *new = old.clone();
             }
         }

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
+use super::ProbeResults;
 use crate::resources::is_sidecar;
 use crate::runtime::{ContainerState, ContainerStatus, ExitCode};
 
@@ -96,16 +97,30 @@ pub fn may_restart(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     policy.restarts(exit_code)
 }
 
+/// Whether a container that ended with this code is started again, what its probes said included: one that a probe had
+/// killed did not end by its own will, so that even 0 is no success.
+#[must_use]
+pub fn restarts(pod: &Pod, container: &Container, exit_code: i32, probes: Option<&ProbeResults>) -> bool {
+    let condemned = probes.is_some_and(|p| p.condemned.is_some());
+    may_restart(pod, container, exit_code)
+        || (condemned && RestartPolicy::of_container(pod, container) != RestartPolicy::Never)
+}
+
 /// Whether a container of a Pod that is to run should be started (again): it never existed, its state is unknown, or
 /// it ended and may be restarted. A container that was created and not started belongs to the action in flight.
 #[must_use]
-pub fn should_start(pod: &Pod, container: &Container, newest: Option<&ContainerStatus>) -> bool {
+pub fn should_start(
+    pod: &Pod,
+    container: &Container,
+    newest: Option<&ContainerStatus>,
+    probes: Option<&ProbeResults>,
+) -> bool {
     if pod.metadata.deletion_timestamp.is_some() {
         return false;
     }
     match newest.map(|status| &status.state) {
         None | Some(ContainerState::Unknown) => true,
         Some(ContainerState::Created | ContainerState::Running { .. }) => false,
-        Some(ContainerState::Exited { exit, .. }) => may_restart(pod, container, api_exit_code(exit.code)),
+        Some(ContainerState::Exited { exit, .. }) => restarts(pod, container, api_exit_code(exit.code), probes),
     }
 }

@@ -10,6 +10,8 @@ mod memory;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodStatus;
 use minke_core::identity::PodUid;
+use minke_core::runtime::ContainerId;
+use minke_core::status::FatalProbe;
 use serde::{Deserialize, Serialize};
 
 pub use disk::{DiskCheckpoints, OpenError};
@@ -27,12 +29,15 @@ pub struct SavedState {
     pub status: PodStatus,
     /// Its timings.
     pub timings: PodTimings,
+    /// Containers that probes have condemned: what they end with is no success of theirs.
+    #[serde(default)]
+    pub condemned: Vec<(ContainerId, FatalProbe)>,
 }
 
 impl Default for SavedState {
     fn default() -> Self {
         let (status, timings) = (PodStatus::default(), PodTimings::default());
-        Self { lifecycle: SavedLifecycle::Syncing, status, timings }
+        Self { lifecycle: SavedLifecycle::Syncing, status, timings, condemned: Vec::new() }
     }
 }
 

@@ -11,11 +11,13 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Container;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{PodRuntimeStatus, RuntimeError, SandboxConfig, SandboxId, error_chain};
+use minke_core::status::{FatalProbe, RestartPolicy};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::plan::{Kind, SandboxStep, Start, Steps, Stop, StopReason};
 use super::start::{Place, Started, start};
+use super::stop::{Doomed, own_grace, stop_one};
 use super::{CALL_TIMEOUT, OWNER, SANDBOX_TIMEOUT, SharedMemory, SyncContext};
 use crate::DesiredPod;
 use crate::images::{EnsureImage, EnsuredImage, ImageEvent, ImageFailure};
@@ -80,7 +82,7 @@ pub(super) async fn execute(
         ctx.recorder.warning(&key.uid, None, "FailedMount", error.message.clone());
         return Failures::failed(error.message);
     }
-    if let Some(failed) = stop_all(ctx, &key, desired, &steps.stop).await {
+    if let Some(failed) = stop_all(ctx, &key, desired, runtime, &steps.stop).await {
         return Failures::failed(failed);
     }
     let mut images = images_ahead(ctx, desired, &key.uid, memory, &steps.start);
@@ -101,28 +103,46 @@ pub(super) async fn execute(
     failures
 }
 
-async fn stop_all(ctx: &SyncContext, key: &PodKey, desired: &DesiredPod, stops: &[Stop]) -> Option<String> {
-    let own = desired.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-    let own =
-        Duration::from_secs(own.and_then(|s| u64::try_from(s).ok()).unwrap_or(super::stop::LEAST_GRACE.as_secs()));
+async fn stop_all(
+    ctx: &SyncContext,
+    key: &PodKey,
+    desired: &DesiredPod,
+    runtime: &PodRuntimeStatus,
+    stops: &[Stop],
+) -> Option<String> {
+    let ips = ctx.pod_ips(&desired.pod, runtime);
     let one = |stop: &Stop| {
-        let (id, name, why) = (stop.id.clone(), stop.name.clone(), stop.why);
+        let (stop, ips) = (stop.clone(), ips.clone());
         async move {
-            let (grace, words) = match why {
-                StopReason::SandboxChanged => (own, "its sandbox is replaced"),
-                StopReason::Unknown => (own, "its state is unknown"),
-                StopReason::DefinitionChanged => (own, "its definition changed"),
-                StopReason::NotWanted => (own, "the pod's spec has it no more"),
+            let container = find(desired, &stop.name);
+            let condemned = match stop.why {
+                StopReason::Unhealthy(probe) => Some(probe),
+                StopReason::SandboxChanged
+                | StopReason::Unknown
+                | StopReason::DefinitionChanged
+                | StopReason::NotWanted => None,
             };
-            let grace = grace.max(super::stop::LEAST_GRACE);
-            ctx.stopping(&key.uid, &name, words);
-            ctx.recorder.normal(&key.uid, Some(&name), "Killing", format!("Stopping container {name}: {words}"));
-            let call = ctx.runtime.stop_container(&id, grace);
-            let result = bounded("stop container", CALL_TIMEOUT + grace, call).await;
-            result.err().map(|e| format!("can't stop container {name}: {}", error_chain(&e)))
+            let grace = own_grace(&desired.pod, container, condemned);
+            let message = why_killed(desired, container, &stop);
+            let doomed = Doomed { key, id: &stop.id, name: &stop.name, container, ips: &ips, grace };
+            stop_one(ctx, doomed, stop.why.words(), message, &[]).await.err()
         }
     };
     join_all(stops.iter().map(one)).await.into_iter().flatten().next()
+}
+
+/// Upstream's words for a kill.
+fn why_killed(desired: &DesiredPod, container: Option<&Container>, stop: &Stop) -> String {
+    let name = &stop.name;
+    let never = container.is_some_and(|c| RestartPolicy::of_container(&desired.pod, c) == RestartPolicy::Never);
+    let again = if never { "" } else { ", will be restarted" };
+    match stop.why {
+        StopReason::SandboxChanged | StopReason::NotWanted => format!("Stopping container {name}"),
+        StopReason::Unknown => "Container is in \"unknown\" state, try killing it before restart".to_owned(),
+        StopReason::DefinitionChanged => format!("Container {name} definition changed, will be restarted"),
+        StopReason::Unhealthy(FatalProbe::Liveness) => format!("Container {name} failed liveness probe{again}"),
+        StopReason::Unhealthy(FatalProbe::Startup) => format!("Container {name} failed startup probe{again}"),
+    }
 }
 
 /// Begins to see to the images of containers that will be created.

@@ -27,6 +27,8 @@ pub struct PodMemory {
     pub probes: BTreeMap<String, ProbeResults>,
     /// What is wanted has changed, so volumes may have another content.
     pub stale_volumes: bool,
+    /// What the newest status was computed from, of a Pod with probes.
+    pub observed: Option<Arc<PodRuntimeStatus>>,
     /// The status is newer than the checkpoint.
     pub unsaved: bool,
 }

@@ -17,13 +17,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use minke_core::backoff::Moment;
 use minke_core::clock::Clock;
 use minke_core::identity::PodUid;
-use minke_core::runtime::Runtime;
+use minke_core::runtime::{PodRuntimeStatus, Runtime};
 use tokio::time::Instant;
 
 use crate::images::ImageManager;
+use crate::probes::Prober;
 use crate::timeline::Transition;
 
 pub(crate) use bounded_images::BoundedImages;
@@ -53,6 +55,8 @@ pub struct SyncContext {
     pub host: Arc<dyn PodHost>,
     /// Images.
     pub images: Arc<ImageManager>,
+    /// Probes.
+    pub probes: Prober,
     /// Events.
     pub recorder: Recorder,
     /// Addresses of the machine, primary first.
@@ -77,6 +81,13 @@ impl SyncContext {
         let timeline = self.recorder.timeline();
         let attempt = timeline.attempt(pod, container);
         timeline.record(pod, Some((container, attempt)), Transition::Stopping { reason: why.to_owned() });
+    }
+
+    /// Where the Pod answers: at the machine's addresses if it has its network.
+    #[must_use]
+    pub fn pod_ips(&self, pod: &Pod, runtime: &PodRuntimeStatus) -> Vec<IpAddr> {
+        let host_network = pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false);
+        if host_network { self.host_ips.clone() } else { runtime.ips.clone() }
     }
 
     /// Now, on both clocks.

@@ -6,8 +6,11 @@ use k8s_openapi::api::core::v1::PodStatus;
 use minke_core::runtime::{PodRuntimeStatus, SandboxState};
 use minke_core::status::{Phase, StatusInput, compute, disrupted, finalize, publishable};
 
+use tokio::time::Instant;
+
 use super::{SharedMemory, SyncContext};
 use crate::DesiredPod;
+use crate::probes::Now;
 use crate::worker::lifecycle::Cause;
 
 /// How far the Pod is, as its status sees it.
@@ -61,6 +64,11 @@ pub fn compute_now(
     ctx.recorder.timeline().observe(runtime, now);
     let mut memory = memory.lock();
     memory.prune(runtime);
+    if ctx.probes.has(&runtime.uid) {
+        let ips = ctx.pod_ips(&desired.pod, runtime);
+        memory.probes = ctx.probes.observe(runtime, ips, Now { wall: now, monotonic: Instant::now() });
+        memory.observed = Some(Arc::new(runtime.clone()));
+    }
     let (cause, ended) = match outlook {
         Outlook::Going => (None, false),
         Outlook::Ending(cause) => (cause, false),

@@ -18,7 +18,7 @@ use minke_core::resources::is_sidecar;
 use minke_core::runtime::{
     ContainerId, ContainerState, ContainerStatus, NamespaceMode, PodRuntimeStatus, SandboxId, SandboxState, labels,
 };
-use minke_core::status::{ProbeResults, RestartPolicy, UNKNOWN_EXIT_CODE, api_exit_code, may_restart};
+use minke_core::status::{FatalProbe, ProbeResults, RestartPolicy, UNKNOWN_EXIT_CODE, api_exit_code, restarts};
 
 mod init;
 
@@ -88,6 +88,23 @@ pub enum StopReason {
     DefinitionChanged,
     /// The spec has it no more.
     NotWanted,
+    /// A probe has condemned it.
+    Unhealthy(FatalProbe),
+}
+
+impl StopReason {
+    /// A short phrase for a timeline.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::SandboxChanged => "its sandbox is replaced",
+            Self::Unknown => "its state is unknown",
+            Self::DefinitionChanged => "its definition changed",
+            Self::NotWanted => "the pod's spec has it no more",
+            Self::Unhealthy(FatalProbe::Liveness) => "its liveness probe failed",
+            Self::Unhealthy(FatalProbe::Startup) => "its startup probe failed",
+        }
+    }
 }
 
 /// Which list of the spec a container is from, and how it lives.
@@ -217,6 +234,16 @@ impl<'a> PlanInput<'a> {
         wanted.zip(has).is_some_and(|(wanted, has)| wanted != has)
     }
 
+    /// Whether a container that ended with this code is started again.
+    fn restarts(&self, container: &Container, code: i32) -> bool {
+        restarts(self.pod, container, code, self.probes.get(&container.name))
+    }
+
+    /// Whether a probe wants this running container killed.
+    fn condemned(&self, container: &Container) -> Option<FatalProbe> {
+        self.probes.get(&container.name)?.condemned
+    }
+
     /// Whether a running sidecar has started.
     fn started(&self, name: &str) -> bool {
         self.probes.get(name).and_then(|p| p.started).unwrap_or(true)
@@ -253,10 +280,10 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
 fn wanted_afresh(input: &PlanInput<'_>) -> Vec<Start> {
     let start = |c: &Container| match input.known(&c.name) {
         // What lives in the old sandbox dies with it, and counts as an exit that nobody saw.
-        Known::Live(_) if !may_restart(input.pod, c, UNKNOWN_EXIT_CODE) => None,
+        Known::Live(_) if !input.restarts(c, UNKNOWN_EXIT_CODE) => None,
         Known::Nothing | Known::Live(_) => Some(input.create(&c.name, Kind::Regular, None)),
         Known::Ended { code, finished_at } => {
-            may_restart(input.pod, c, code).then(|| input.create(&c.name, Kind::Regular, finished_at))
+            input.restarts(c, code).then(|| input.create(&c.name, Kind::Regular, finished_at))
         }
     };
     input.containers().iter().filter_map(start).collect()
@@ -325,7 +352,7 @@ fn regular(input: &PlanInput<'_>, container: &Container, sandbox: &SandboxId, st
             true
         }
         Known::Ended { code, finished_at } => {
-            let again = may_restart(input.pod, container, code);
+            let again = input.restarts(container, code);
             if again {
                 steps.start.push(input.create(&container.name, Kind::Regular, finished_at));
             }
@@ -358,6 +385,10 @@ fn live(
         }
         ContainerState::Running { .. } if status.sandbox == *sandbox && input.changed(container, status) => {
             steps.stop.push(stop_for(status, StopReason::DefinitionChanged));
+        }
+        ContainerState::Running { .. } if status.sandbox == *sandbox => {
+            let condemned = input.condemned(container).map(|probe| stop_for(status, StopReason::Unhealthy(probe)));
+            steps.stop.extend(condemned);
         }
         ContainerState::Unknown if status.sandbox == *sandbox => {
             steps.stop.push(stop_for(status, StopReason::Unknown));

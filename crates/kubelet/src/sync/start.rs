@@ -12,8 +12,10 @@ use minke_core::status::WaitingReason;
 use tokio::time::Instant;
 
 use super::execute::{Failures, Image, find};
+use super::hooks::{self, Hooked};
 use super::plan::{How, Start};
-use super::{CALL_TIMEOUT, ContainerRequest, SharedMemory, SyncContext, hooks};
+use super::stop::{Doomed, own_grace, stop_one};
+use super::{CALL_TIMEOUT, ContainerRequest, SharedMemory, SyncContext};
 use crate::pleg::bounded;
 use crate::spec::backoff_hash;
 use crate::timeline::{Step, Transition};
@@ -180,16 +182,24 @@ pub(super) async fn start(
     if hook {
         record(ctx, key, &step.name, attempt, Transition::Began { step: what });
     }
-    let hooked = hooks::post_start(ctx, key, container, &place.ips).await;
+    let host_network = desired.pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false);
+    let ips = if host_network { &ctx.host_ips } else { &place.ips };
+    let hooked = hooks::post_start(ctx, Hooked { key, container, id: &id, ips }).await;
     if hook {
         let failed = |message: &String| Transition::Failed { step: what, reason: message.clone() };
         let told = hooked.as_ref().err().map_or(Transition::Done { step: what }, failed);
         record(ctx, key, &step.name, attempt, told);
     }
     if let Err(message) = hooked {
-        failures.other.push(message.clone());
+        failures.other.push(format!("container {}: {message}", step.name));
         wait("PostStartHookError", &message);
-        super::stop::after_failed_hook(ctx, key, desired, &id, container).await;
+        let grace = own_grace(&desired.pod, Some(container), None);
+        let doomed = Doomed { key, id: &id, name: &step.name, container: Some(container), ips, grace };
+        if let Err(error) =
+            stop_one(ctx, doomed, "its postStart hook failed", "FailedPostStartHook".to_owned(), &[]).await
+        {
+            tracing::warn!(pod = %key, error, "can't stop a container whose postStart hook failed");
+        }
         return Started::No;
     }
     Started::Yes

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use minke_core::identity::PodKey;
 use minke_core::resources::is_sidecar;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus, RuntimeError, error_chain};
+use minke_core::status::FatalProbe;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -71,13 +72,15 @@ pub async fn stop_pod(
 ) -> Result<(), String> {
     let nothing = Pod::default();
     let pod = desired.map_or(&nothing, |d| &*d.pod);
-    let plans = stop_order(pod, runtime);
+    let (plans, ips) = (stop_order(pod, runtime), ctx.pod_ips(pod, runtime));
     let ended: Vec<CancellationToken> = plans.iter().map(|_| CancellationToken::new()).collect();
     let stops = plans.iter().zip(&ended).map(|(plan, done)| {
         let container = desired.and_then(|d| super::execute::find(d, &plan.name));
         let before: Vec<_> = plan.waits_for.iter().map(|i| ended[*i].clone()).collect();
+        let doomed = Doomed { key, id: &plan.id, name: &plan.name, container, ips: &ips, grace };
         async move {
-            let result = stop_one(ctx, key, container, plan, &runtime.ips, grace, before).await;
+            let result =
+                stop_one(ctx, doomed, "the pod ends", format!("Stopping container {}", plan.name), &before).await;
             if result.is_ok() {
                 done.cancel();
             }
@@ -87,31 +90,43 @@ pub async fn stop_pod(
     join_all(stops).await.into_iter().collect::<Result<Vec<()>, String>>().map(drop)
 }
 
-async fn stop_one(
+/// A container that is to be stopped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doomed<'a> {
+    pub(super) key: &'a PodKey,
+    pub(super) id: &'a ContainerId,
+    pub(super) name: &'a str,
+    /// Its spec, if it is known.
+    pub(super) container: Option<&'a Container>,
+    pub(super) ips: &'a [IpAddr],
+    /// Zero kills at once.
+    pub(super) grace: Duration,
+}
+
+/// Stops one container: its preStop hook, the wait for others, then the signal, all within its grace. `message` is for
+/// people.
+pub(super) async fn stop_one(
     ctx: &SyncContext,
-    key: &PodKey,
-    container: Option<&Container>,
-    plan: &StopPlan,
-    ips: &[IpAddr],
-    grace: Duration,
-    before: Vec<CancellationToken>,
+    doomed: Doomed<'_>,
+    why: &str,
+    message: String,
+    before: &[CancellationToken],
 ) -> Result<(), String> {
+    let Doomed { key, id, name, container, ips, grace } = doomed;
     let begun = Instant::now();
-    ctx.stopping(&key.uid, &plan.name, "the pod ends");
-    ctx.recorder.normal(&key.uid, Some(&plan.name), "Killing", format!("Stopping container {}", plan.name));
+    ctx.stopping(&key.uid, name, why);
+    ctx.recorder.normal(&key.uid, Some(name), "Killing", message);
     if let Some(container) = container
         && !grace.is_zero()
     {
-        hooks::pre_stop(ctx, key, container, ips, grace).await;
+        hooks::pre_stop(ctx, hooks::Hooked { key, container, id, ips }, grace).await;
     }
     let left = grace.saturating_sub(begun.elapsed());
     // Those that are waited for have the same grace, so running out of it here is their failure, not this one's.
     drop(timeout(left, join_all(before.iter().map(CancellationToken::cancelled))).await);
     let used = Duration::from_secs(begun.elapsed().as_secs());
     let left = if grace.is_zero() { grace } else { grace.saturating_sub(used).max(LEAST_GRACE) };
-    stop_now(ctx, &plan.id, left)
-        .await
-        .map_err(|error| format!("can't stop container {}: {}", plan.name, error_chain(&error)))
+    stop_now(ctx, id, left).await.map_err(|error| format!("can't stop container {name}: {}", error_chain(&error)))
 }
 
 async fn stop_now(ctx: &SyncContext, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
@@ -121,20 +136,34 @@ async fn stop_now(ctx: &SyncContext, id: &ContainerId, grace: Duration) -> Resul
     }
 }
 
-/// Stops a container whose postStart hook failed.
-pub(super) async fn after_failed_hook(
-    ctx: &SyncContext,
-    key: &PodKey,
-    desired: &DesiredPod,
-    id: &ContainerId,
-    container: &Container,
-) {
-    let own = desired.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-    let grace = Duration::from_secs(own.and_then(|s| u64::try_from(s).ok()).unwrap_or(0)).max(LEAST_GRACE);
-    ctx.stopping(&key.uid, &container.name, "its postStart hook failed");
-    let message = format!("Stopping container {}: its postStart hook failed", container.name);
-    ctx.recorder.normal(&key.uid, Some(&container.name), "Killing", message);
-    if let Err(error) = stop_now(ctx, id, grace).await {
-        tracing::warn!(pod = %key, container = container.name, error = error_chain(&error), "can't stop a container");
+/// How long one container gets to end while its Pod goes on: what the probe that condemned it says, else what the Pod
+/// says.
+pub(super) fn own_grace(pod: &Pod, container: Option<&Container>, condemned: Option<FatalProbe>) -> Duration {
+    let probe = container.and_then(|c| match condemned? {
+        FatalProbe::Liveness => c.liveness_probe.as_ref(),
+        FatalProbe::Startup => c.startup_probe.as_ref(),
+    });
+    let own = probe.and_then(|p| p.termination_grace_period_seconds);
+    let seconds = own.or_else(|| pod.spec.as_ref()?.termination_grace_period_seconds);
+    seconds.and_then(|s| u64::try_from(s).ok()).map_or(LEAST_GRACE, Duration::from_secs).max(LEAST_GRACE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_grace_of_the_probe_that_condemned_wins() {
+        let pod: Pod = serde_json::from_value(json!({"spec": {"terminationGracePeriodSeconds": 30, "containers": [{
+            "name": "c", "livenessProbe": {"terminationGracePeriodSeconds": 7}, "startupProbe": {},
+        }]}}))
+        .unwrap();
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        for (condemned, expected) in [(Some(FatalProbe::Liveness), 7), (Some(FatalProbe::Startup), 30), (None, 30)] {
+            let grace = own_grace(&pod, Some(container), condemned);
+            assert_eq!(grace, Duration::from_secs(expected), "{condemned:?}");
+        }
+        assert_eq!(own_grace(&Pod::default(), None, None), LEAST_GRACE);
     }
 }

@@ -45,6 +45,7 @@ pub async fn sync_pod(
 ) -> SyncReport {
     let observed = observe(ctx, desired, memory, runtime, Outlook::Going).await;
     publish();
+    ctx.probes.poke(&runtime.uid);
     if Phase::parse(observed.computed.phase.as_deref()).is_some_and(Phase::is_terminal) {
         return SyncReport::quiet(SyncOutcome::Terminal);
     }

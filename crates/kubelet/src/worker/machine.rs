@@ -59,6 +59,8 @@ pub enum StepOutcome {
 pub enum Event {
     /// The runtime changed something.
     Changed,
+    /// A probe's verdict changed.
+    Probed,
     /// [`Machine::timer`] is past.
     Timer,
     /// `activeDeadlineSeconds` are past.
@@ -88,6 +90,8 @@ pub enum Action {
     Save,
     /// Publish the stage.
     Publish,
+    /// Publish the status anew: as it was observed last, with what probes say now.
+    Refresh,
     /// The Pod is forgotten: the worker ends.
     End,
 }
@@ -168,6 +172,7 @@ impl Machine {
                 | Lifecycle::Removed => vec![],
             },
             Event::Changed => self.changed(now),
+            Event::Probed => self.probed(now),
             Event::Timer => self.timed(now),
             Event::Synced(outcome) => self.synced(outcome, now),
             Event::Stepped(outcome) => self.stepped(outcome, now),
@@ -287,6 +292,23 @@ impl Machine {
                 *syncing = Syncing::Working { news: News::None, failures: *failures, mode, due };
                 vec![Action::Sync(mode)]
             }
+        }
+    }
+
+    /// What probes say is news at once, whatever job may take its time.
+    fn probed(&mut self, now: Instant) -> Vec<Action> {
+        match self.lifecycle {
+            Lifecycle::Syncing(Syncing::Idle { .. }) => self.changed(now),
+            Lifecycle::Syncing(Syncing::Working { .. }) => {
+                let mut actions = self.changed(now);
+                actions.push(Action::Refresh);
+                actions
+            }
+            Lifecycle::Terminating { .. } => vec![Action::Refresh],
+            Lifecycle::Terminated { .. }
+            | Lifecycle::Finished { .. }
+            | Lifecycle::Removing { .. }
+            | Lifecycle::Removed => vec![],
         }
     }
 

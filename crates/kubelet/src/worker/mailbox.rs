@@ -11,6 +11,7 @@ use crate::{DesiredPod, Eviction, StopRequest};
 #[derive(Debug, Default)]
 struct Letters {
     changed: bool,
+    probed: bool,
     /// The newest.
     update: Option<DesiredPod>,
     /// [`Event::Stop`] and [`Event::Evict`].
@@ -33,6 +34,11 @@ impl Mailbox {
     /// The runtime changed something.
     pub fn changed(&self) {
         self.add(|letters| letters.changed = true);
+    }
+
+    /// Probes say something new.
+    pub fn probed(&self) {
+        self.add(|letters| letters.probed = true);
     }
 
     /// Something else is wanted. Only the newest counts.
@@ -72,6 +78,9 @@ impl Mailbox {
                 }
                 if std::mem::take(&mut letters.changed) {
                     return Event::Changed;
+                }
+                if std::mem::take(&mut letters.probed) {
+                    return Event::Probed;
                 }
             }
             self.wake.notified().await;

@@ -82,6 +82,7 @@ impl WorkerContext {
     fn forget(&self, key: &PodKey, handle: &WorkerHandle) {
         self.sync.recorder.timeline().gone(&key.uid);
         self.registry.remove(&key.uid);
+        self.sync.probes.remove(&key.uid);
         self.hub.remove(&key.uid);
         handle.end();
     }

@@ -50,6 +50,8 @@ impl StepJob {
     }
 
     async fn stop_containers(&self, grace: std::time::Duration) -> Result<(), String> {
+        // Readiness is asked for until the end: others want to know whom to leave alone.
+        self.ctx.sync.probes.stop_fatal(&self.key.uid);
         let runtime = self.read().await?;
         observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ending(self.cause.as_ref())).await;
         stop_pod(&self.ctx.sync, &self.key, Some(&self.desired), &runtime, grace).await
@@ -74,6 +76,7 @@ impl StepJob {
             return StepOutcome::StillRunning;
         }
         observe(&self.ctx.sync, &self.desired, &self.memory, &runtime, Outlook::Ended(self.cause.as_ref())).await;
+        self.ctx.sync.probes.remove(&self.key.uid);
         StepOutcome::Done
     }
 

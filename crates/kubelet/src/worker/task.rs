@@ -13,9 +13,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 use jiff::SignedDuration;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{PodRuntimeStatus, error_chain};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::lifecycle::{Cause, Lifecycle, Mode, Step};
+use super::lifecycle::{Cause, Lifecycle, Mode, SavedLifecycle, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
 use super::mailbox::Mailbox;
 use super::questions::PodFacts;
@@ -23,6 +24,7 @@ use super::steps::StepJob;
 use super::{NewPod, WorkerContext, WorkerHandle};
 use crate::cache::Stamp;
 use crate::checkpoint::{CheckpointError, SavedState};
+use crate::probes::Recovered;
 use crate::sync::{Outlook, PodMemory, SharedMemory, compute_now, sync_pod};
 use crate::timeline::Transition;
 use crate::{DesiredPod, PodReport, PodStage};
@@ -47,6 +49,8 @@ pub(super) struct Worker {
     synced: Stamp,
     save: Option<BoxFuture<'static, Result<(), CheckpointError>>>,
     save_after: Option<Instant>,
+    /// A job that goes on has something to be saved.
+    unsaved: Arc<Notify>,
     handle: WorkerHandle,
     /// The start of the Pod was counted, by this agent or an earlier one.
     started: bool,
@@ -70,9 +74,13 @@ async fn at(time: Option<Instant>) {
 impl Worker {
     pub(super) fn new(ctx: Arc<WorkerContext>, new: NewPod, handle: WorkerHandle) -> (Self, Vec<Action>) {
         let NewPod { key, desired, state, newer_than } = new;
-        let SavedState { lifecycle, status, timings } = state;
+        let SavedState { lifecycle, status, timings, condemned } = state;
         let status = (status != k8s_openapi::api::core::v1::PodStatus::default()).then_some(status);
         let (fresh, started) = (status.is_none(), timings.running_at.is_some());
+        if matches!(lifecycle, SavedLifecycle::Syncing | SavedLifecycle::Terminating { .. }) {
+            let recovered = Recovered { status: status.as_ref(), condemned: &condemned };
+            ctx.sync.probes.add(&key.uid, &desired.pod, &recovered);
+        }
         let memory = SharedMemory::new(PodMemory::new(&desired.pod, status, timings));
         if fresh {
             // A Pod is reported as pending from the start, whatever becomes of it.
@@ -82,8 +90,22 @@ impl Worker {
         let (machine, actions) = Machine::start(desired.pod.clone(), lifecycle);
         let (mailbox, synced) = (handle.mailbox.clone(), newer_than);
         let (job, save, save_after) = (None, None, None);
-        let worker =
-            Self { ctx, key, desired, memory, mailbox, machine, job, synced, save, save_after, handle, started };
+        let unsaved = Arc::default();
+        let worker = Self {
+            ctx,
+            key,
+            desired,
+            memory,
+            mailbox,
+            machine,
+            job,
+            synced,
+            save,
+            save_after,
+            unsaved,
+            handle,
+            started,
+        };
         (worker, actions)
     }
 
@@ -111,6 +133,7 @@ impl Worker {
                     self.saved(result);
                     continue;
                 }
+                () = self.unsaved.notified() => continue,
                 () = at(retry_save), if retry_save.is_some() => {
                     self.save_after = None;
                     continue;
@@ -146,6 +169,7 @@ impl Worker {
             Lifecycle::Syncing(_) | Lifecycle::Terminating { .. } => {
                 self.desired = desired.clone();
                 self.memory.lock().wanted(&desired.pod);
+                self.ctx.sync.probes.update(&self.key.uid, &desired.pod);
                 self.publish();
             }
             Lifecycle::Terminated { .. }
@@ -172,6 +196,7 @@ impl Worker {
                 }
                 Action::Save => self.save_now().await,
                 Action::Publish => self.publish(),
+                Action::Refresh => self.refresh(),
                 Action::End => {
                     self.ctx.forget(&self.key, &self.handle);
                     return true;
@@ -206,10 +231,27 @@ impl Worker {
         self.ctx.sync.recorder.timeline().record(&self.key.uid, None, transition);
     }
 
+    fn refresh(&self) {
+        let Some(observed) = self.memory.lock().observed.clone() else { return };
+        let lifecycle = self.machine.lifecycle();
+        let outlook = match lifecycle {
+            Lifecycle::Syncing(_) => Outlook::Going,
+            Lifecycle::Terminating { cause, .. } => Outlook::Ending(Some(cause)),
+            Lifecycle::Terminated { .. }
+            | Lifecycle::Finished { .. }
+            | Lifecycle::Removing { .. }
+            | Lifecycle::Removed => return,
+        };
+        if compute_now(&self.ctx.sync, &self.desired, &self.memory, &observed, outlook).changed {
+            self.memory.lock().unsaved = true;
+            self.publish();
+        }
+    }
+
     fn sync(&self, mode: Mode) -> Job {
         let (ctx, key, desired, memory) =
             (self.ctx.clone(), self.key.clone(), self.desired.clone(), self.memory.clone());
-        let min = self.synced;
+        let (min, unsaved) = (self.synced, self.unsaved.clone());
         async move {
             let failed = |message: String| {
                 ctx.sync.recorder.warning(&key.uid, None, "FailedSync", message);
@@ -230,6 +272,7 @@ impl Worker {
             }
             let publish = || {
                 memory.lock().unsaved = true;
+                unsaved.notify_one();
                 let stage = PodStage::Syncing;
                 ctx.hub.publish(&key.uid, report_as(&desired, &memory, stage));
             };
@@ -276,6 +319,7 @@ impl Worker {
             lifecycle: self.machine.lifecycle().saved(),
             status: memory.status.as_deref().cloned().unwrap_or_default(),
             timings: memory.timings.clone(),
+            condemned: self.ctx.sync.probes.condemned(&self.key.uid),
         }
     }
 

@@ -223,7 +223,7 @@ fn ready_and_started_with_probes() {
         (Some(true), None, (true, Some(true))),
     ] {
         let mut bed = Bed::new(two("Always")).with("a", running());
-        bed.probes.insert("a".to_owned(), ProbeResults { started, ready });
+        bed.probes.insert("a".to_owned(), ProbeResults { started, ready, condemned: None });
         let a = of(&bed.compute(), "a");
         assert_eq!((a.ready, a.started), expected, "{started:?} {ready:?}");
     }

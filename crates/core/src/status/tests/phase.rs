@@ -43,7 +43,7 @@ fn row_3_a_sidecar_has_not_started() {
     assert_eq!(bed().phase(), "Pending");
     assert_eq!(bed().with("s", running()).phase(), "Pending", "the regular container is missing");
     let mut unstarted = bed().with("s", running());
-    let probe = crate::status::ProbeResults { started: Some(false), ready: None };
+    let probe = crate::status::ProbeResults { started: Some(false), ..Default::default() };
     unstarted.probes.insert("s".to_owned(), probe);
     assert_eq!(unstarted.phase(), "Pending");
     assert_eq!(bed().with("s", running()).with("a", running()).phase(), "Running");

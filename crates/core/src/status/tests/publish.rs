@@ -55,6 +55,15 @@ fn a_container_that_ended_for_good_does_not_wait_or_run_again() {
 }
 
 #[test]
+fn a_success_that_a_probe_had_forced_is_followed_by_the_next_instance() {
+    for (policy, expected) in [("OnFailure", "running"), ("Never", "terminated:0:Completed")] {
+        let before = Bed::new(two(policy)).with("a", exited(0)).compute();
+        let now = Bed::new(two(policy)).with("a", exited(0)).with("a", running()).compute();
+        assert_eq!(state(&publishable(&two(policy), now, Some(&before), true), "a"), expected, "{policy}");
+    }
+}
+
+#[test]
 fn sidecars_may_come_back() {
     let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "s", "restartPolicy": "Always"}], "containers": named(&["a"])});
     let before = Bed::new(pod(&spec)).with("s", exited(1)).compute();

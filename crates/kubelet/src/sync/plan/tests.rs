@@ -264,7 +264,7 @@ fn a_sidecar_with_a_startup_probe_is_waited_for() {
     let (pod, runtime) =
         (pod("Always", &[("s", true)], &["a"]), runtime(ready(), vec![container("s", 0, 0, running())]));
     for (started, expected) in [(false, vec![]), (true, vec!["start a#0"])] {
-        let probes = BTreeMap::from([("s".to_owned(), ProbeResults { started: Some(started), ready: None })]);
+        let probes = BTreeMap::from([("s".to_owned(), ProbeResults { started: Some(started), ..Default::default() })]);
         let input =
             PlanInput { pod: &pod, runtime: &runtime, previous: None, probes: &probes, hashes: &BTreeMap::new() };
         assert_eq!(words(&plan(&input)), expected);

@@ -320,6 +320,23 @@ fn update_pod_first_seen_terminal_or_deleted() {
     assert_eq!(first_seen(&of(updated(Some(4))), Some(&nothing)), deleted);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_probes_say_is_news_whatever_the_worker_does() {
+    let now = Instant::now();
+    let (mut machine, _) = start();
+    assert_eq!(machine.step(Event::Probed, now), [Action::Refresh], "beside the sync that runs");
+    let actions = machine.step(Event::Synced(SyncOutcome::Settled), now);
+    assert_eq!(actions, [Action::Sync(Mode::Act)], "which may have begun too early to act on it");
+    drop(machine.step(Event::Synced(SyncOutcome::Settled), now));
+    assert_eq!(machine.step(Event::Probed, now), [Action::Sync(Mode::Act)]);
+    drop(machine.step(stop(Some(5), false), now));
+    assert_eq!(machine.step(Event::Probed, now), [Action::Refresh]);
+    for _ in 0..3 {
+        drop(done(&mut machine));
+    }
+    assert_eq!(machine.step(Event::Probed, now), []);
+}
+
 /// The model knows five things: how far the Pod is, what was saved of that, which job runs, the least grace so far, and
 /// the time.
 #[derive(Debug)]
@@ -367,6 +384,7 @@ impl Model {
                 }
                 Action::Save => self.saved = machine.lifecycle().saved(),
                 Action::Publish => {}
+                Action::Refresh => assert!(stage <= 1, "nothing that runs has news"),
                 Action::End => assert_eq!((stage, self.job), (5, None)),
             }
         }
@@ -383,6 +401,7 @@ impl Model {
 #[derive(Debug, Clone)]
 enum Input {
     Changed,
+    Probed,
     Timer,
     Deadline,
     Stop(Option<u64>, bool),
@@ -397,6 +416,7 @@ enum Input {
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => Just(Input::Changed),
+        2 => Just(Input::Probed),
         3 => Just(Input::Timer),
         1 => Just(Input::Deadline),
         1 => (prop::option::of(0_u64..40), any::<bool>()).prop_map(|(g, r)| Input::Stop(g, r)),
@@ -421,6 +441,7 @@ proptest! {
             for input in inputs {
                 let event = match input {
                     Input::Changed => Event::Changed,
+                    Input::Probed => Event::Probed,
                     Input::Timer => {
                         let Some(timer) = machine.timer() else { continue };
                         now = now.max(timer);
