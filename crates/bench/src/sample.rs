@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn many_measurements_are_told_by_their_ninety_ninth_percentile() {
         let sample = Sample::new(Unit::Milliseconds, (1..=200).map(f64::from).collect()).unwrap();
-        assert_eq!(sample.to_string(), "101 ms (p99 198, most 200, n=200)");
+        assert_eq!(sample.to_string(), "100 ms (p99 198, most 200, n=200)");
         assert_eq!(Sample::new(Unit::Percent, vec![0.123]).unwrap().to_string(), "0.12 %");
     }
 }

@@ -79,7 +79,7 @@ async fn manifests_are_added_changed_broken_and_removed() {
         let second = running(&m, &web, |p| uid(p) != uid(&first)).await;
         wait_async("its output", async || m.minke(&["logs", &web]).await.out == "two\n").await;
 
-        service.put("web.yaml", "kind: Pod\nmetadata: {name: web}\nspec: {contianers: []}\n");
+        service.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {contianers: []}\n");
         service.put("extra.yaml", &pod("extra", "exec sleep 1000"));
         running(&m, &service.name("extra"), |_| true).await;
         assert_eq!(m.ps(&web).await.unwrap()["containers"], second["containers"], "a bad file keeps what runs of it");
