@@ -11,6 +11,7 @@ mod examples;
 mod exec;
 mod failures;
 mod interrupts;
+mod probes;
 mod room;
 mod running;
 mod static_pods;
