@@ -55,11 +55,11 @@ fn one(minke: &Path, count: usize, mode: &str, span: Duration) -> Result<(f64, c
         sleep(SETTLE)?;
         let gone = || Failure::Unexpected("the agent ended while it was measured".to_owned());
         let process = instance.agents().into_iter().next().ok_or_else(gone)?;
-        let before = process.cpu_nanos().ok_or_else(gone)?;
+        let before = process.cpu_time().ok_or_else(gone)?;
         let begun = Instant::now();
         sleep(span)?;
-        let used = process.cpu_nanos().ok_or_else(gone)?.saturating_sub(before);
-        let share = Duration::from_nanos(used).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+        let used = process.cpu_time().ok_or_else(gone)?.saturating_sub(before);
+        let share = used.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
         let sizes = process.sizes().ok_or_else(gone)?;
         instance.remove_all()?;
         Ok((share, sizes))

@@ -84,14 +84,13 @@ impl Process {
         found
     }
 
-    /// Processor time of all its threads so far, in nanoseconds; `None` when it has just ended.
-    pub(crate) fn cpu_nanos(&self) -> Option<u64> {
-        let tasks = fs::read_dir(self.directory.join("task")).ok()?;
-        let one = |task: fs::DirEntry| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        Some(tasks.flatten().filter_map(one).sum())
+    /// Processor time so far, of threads that have ended as well; `None` when it has just ended.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        let text = fs::read_to_string(self.directory.join("stat")).ok()?;
+        // The name in brackets may hold anything; user and system time are the 14th and 15th field of all.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+        Some(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
     }
 
     /// Proportional and resident size in KiB; `None` when it has just ended.
