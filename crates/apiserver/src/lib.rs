@@ -1,0 +1,13 @@
+//! Minke's embedded Kubernetes API: for one machine, small, durable, and faithful to what clients need.
+//!
+//! Here: what went wrong, as clients read it ([`error`]).
+//!
+//! Not here yet: the store, the engine over it, the HTTP front, the kinds, patches, protobuf bodies, tables, OpenAPI,
+//! access.
+//!
+//! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
+//! real API server; nothing of Minke depends on this one.
+
+pub mod error;
+
+pub use error::{ApiError, Cause, Details, Reason};
