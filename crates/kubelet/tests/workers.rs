@@ -174,6 +174,59 @@ async fn an_update_of_configuration_reaches_the_volumes_of_a_running_pod() {
     assert_eq!(running(&bed, "main"), id, "and restarts nothing");
 }
 
+fn with_config(desired: &DesiredPod, value: &str) -> DesiredPod {
+    let mut objects = minke_core::objects::ObjectSet::default();
+    let config = json!({"metadata": {"name": "c"}, "data": {"k": value}});
+    objects.insert_config_map(serde_json::from_value(config).unwrap());
+    DesiredPod { objects: std::sync::Arc::new(objects), ..desired.clone() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_that_could_not_be_updated_are_tried_again_also_by_the_next_agent() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let first = simple("a", "Always");
+    kubelet.apply(vec![first.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    bed.host.failing.store(1, Relaxed);
+    let second = with_config(&first, "second");
+    kubelet.apply(vec![second.clone()]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*bed.host.objects.lock().unwrap(), second.objects);
+
+    bed.host.failing.store(usize::MAX, Relaxed);
+    let third = with_config(&first, "third");
+    kubelet.apply(vec![third.clone()]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    kubelet.shutdown().await;
+    bed.host.failing.store(0, Relaxed);
+    let _kubelet = bed.kubelet().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*bed.host.objects.lock().unwrap(), third.objects);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_of_two_quick_updates_reaches_the_volumes() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let first = simple("a", "Always");
+    kubelet.apply(vec![first.clone()]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The sync of the second update waits for what the one before it did to be seen; there the third one meets it.
+    bed.runtime.fault(Fault::on(Op::ListSandboxes, FaultAction::Delay(Duration::from_secs(3))));
+    let updates = ["one", "two", "three"].map(|value| with_config(&first, value));
+    for update in &updates {
+        kubelet.apply(vec![update.clone()]).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(*bed.host.objects.lock().unwrap(), updates[2].objects);
+}
+
 #[tokio::test(start_paused = true)]
 async fn update_pod_of_a_pod_that_has_ended_elsewhere_starts_nothing() {
     let bed = Bed::new();

@@ -82,6 +82,7 @@ pub(super) async fn execute(
         ctx.recorder.warning(&key.uid, None, "FailedMount", error.message.clone());
         return Failures::failed(error.message);
     }
+    memory.lock().volumes_set_up(desired);
     if let Some(failed) = stop_all(ctx, &key, desired, runtime, &steps.stop).await {
         return Failures::failed(failed);
     }

@@ -8,7 +8,7 @@ use minke_core::backoff::CrashLoops;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus};
 use minke_core::status::{ProbeResults, WaitingReason};
 
-use crate::{ContainerTimings, PodTimings};
+use crate::{ContainerTimings, DesiredPod, PodTimings};
 
 /// The memory of one Pod. Only its worker and that worker's job touch it, one at a time.
 #[derive(Debug, Default)]
@@ -25,8 +25,8 @@ pub struct PodMemory {
     pub messages: BTreeMap<ContainerId, String>,
     /// What probes say.
     pub probes: BTreeMap<String, ProbeResults>,
-    /// What is wanted has changed, so volumes may have another content.
-    pub stale_volumes: bool,
+    /// What the volumes were set up for by this agent.
+    set_up: Option<DesiredPod>,
     /// What the newest status was computed from, of a Pod with probes.
     pub observed: Option<Arc<PodRuntimeStatus>>,
     /// The status is newer than the checkpoint.
@@ -47,7 +47,19 @@ impl PodMemory {
         self.time_containers(pod);
         let times = &self.timings.containers;
         self.waiting.retain(|name, _| times.iter().any(|t| t.name == *name));
-        self.stale_volumes = true;
+    }
+
+    /// The volumes are as this wants them.
+    pub fn volumes_set_up(&mut self, desired: &DesiredPod) {
+        self.set_up = Some(desired.clone());
+    }
+
+    /// Whether the volumes may not be as this wants them: they were set up for something else, in vain, or by an agent
+    /// that may have known less.
+    #[must_use]
+    pub fn has_stale_volumes(&self, desired: &DesiredPod) -> bool {
+        let same = |of: &DesiredPod| Arc::ptr_eq(&of.pod, &desired.pod) && Arc::ptr_eq(&of.objects, &desired.objects);
+        !self.set_up.as_ref().is_some_and(same)
     }
 
     /// One entry a container, in the spec's order.

@@ -69,10 +69,9 @@ pub async fn sync_pod(
             Plan::Steps(steps) => steps,
         }
     };
-    if mode == Mode::Observe || (steps.is_empty() && !memory.lock().stale_volumes) {
+    if mode == Mode::Observe || (steps.is_empty() && !memory.lock().has_stale_volumes(desired)) {
         return SyncReport::quiet(SyncOutcome::Settled);
     }
-    memory.lock().stale_volumes = false;
     let failures = execute(ctx, desired, memory, runtime, &steps).await;
     // Why containers wait is news even though the runtime has nothing to tell.
     if !failures.is_empty() {

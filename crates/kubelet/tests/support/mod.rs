@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::fake::FakeRuntime;
 use minke_core::identity::{PodKey, PodUid};
+use minke_core::objects::ObjectSet;
 use minke_core::runtime::{
     ContainerConfig, ContainerSecurity, ContainerStatus, LinuxResources, NamespaceMode, NamespaceOptions,
     PodRuntimeStatus, SandboxConfig, SeccompProfile, labels,
@@ -27,14 +28,22 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub(crate) struct PlainHost {
     pub(crate) set_up: AtomicUsize,
+    /// What volumes were set up for last.
+    pub(crate) objects: Mutex<Arc<ObjectSet>>,
+    /// So many of the next tries to set up volumes fail.
+    pub(crate) failing: AtomicUsize,
     pub(crate) torn_down: AtomicUsize,
     pub(crate) logs_removed: AtomicUsize,
 }
 
 #[async_trait]
 impl PodHost for PlainHost {
-    async fn set_up(&self, _desired: &DesiredPod) -> Result<(), HostError> {
+    async fn set_up(&self, desired: &DesiredPod) -> Result<(), HostError> {
         self.set_up.fetch_add(1, Ordering::Relaxed);
+        if self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+            return Err(HostError { message: "no room for volumes".to_owned() });
+        }
+        *self.objects.lock().unwrap() = desired.objects.clone();
         Ok(())
     }
 
