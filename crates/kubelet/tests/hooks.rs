@@ -7,9 +7,9 @@ mod support;
 use std::time::Duration;
 
 use minke_core::fake::{FakeExec, Op};
-use minke_kubelet::{Kubelet, PodStage, Progress, StopRequest};
+use minke_kubelet::{Kubelet, PodStage, StopRequest};
 use serde_json::{Value, json};
-use support::{Bed, pod, uid, until, until_phase, until_stage};
+use support::{Bed, events, pod, uid, until, until_phase, until_stage};
 use tokio::time::Instant;
 
 /// Runs a Pod with these hooks to its end; returns the events and how long the end took.
@@ -27,16 +27,6 @@ async fn lived(bed: &Bed, lifecycle: Value) -> (Vec<String>, Duration) {
 async fn end(kubelet: &Kubelet) {
     kubelet.stop(&uid("a"), StopRequest::default()).unwrap();
     until_stage(kubelet, &uid("a"), PodStage::Finished).await;
-}
-
-fn events(progress: &mut tokio::sync::broadcast::Receiver<Progress>) -> Vec<String> {
-    let mut all = Vec::new();
-    while let Ok(event) = progress.try_recv() {
-        if let Progress::Event { reason, message, .. } = event {
-            all.push(format!("{reason}: {message}"));
-        }
-    }
-    all
 }
 
 fn order(bed: &Bed) -> Vec<Op> {

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use minke_core::fake::{FakeExec, Fault, FaultAction, Life, Op};
-use minke_kubelet::{Kubelet, PodReport, PodStage, Progress, StopRequest};
+use minke_kubelet::timeline::Transition;
+use minke_kubelet::{Kubelet, PodReport, PodStage, StopRequest};
 use serde_json::{Value, json};
-use support::{Bed, phase, pod, uid, until, until_phase, until_stage};
+use support::{Bed, events, phase, pod, uid, until, until_phase, until_stage};
 use tokio::time::{Instant, sleep};
 
 /// What commands answer, by their first word; 0 where nothing is said.
@@ -55,17 +56,6 @@ fn ready(report: &PodReport, name: &str) -> bool {
 fn condition(report: &PodReport, kind: &str) -> String {
     let conditions = report.pod.status.as_ref().unwrap().conditions.as_ref().unwrap();
     conditions.iter().find(|c| c.type_ == kind).unwrap().status.clone()
-}
-
-/// Events since the last call, `reason: message`.
-fn events(progress: &mut tokio::sync::broadcast::Receiver<Progress>) -> Vec<String> {
-    let mut all = Vec::new();
-    while let Ok(event) = progress.try_recv() {
-        if let Progress::Event { reason, message, .. } = event {
-            all.push(format!("{reason}: {message}"));
-        }
-    }
-    all
 }
 
 async fn restarts(kubelet: &Kubelet, count: i32) -> PodReport {
@@ -359,6 +349,9 @@ async fn readiness_goes_on_while_the_pod_ends_and_liveness_stops() {
     let told = events(&mut progress);
     assert!(told.iter().any(|e| e.starts_with("Unhealthy: Readiness")), "{told:?}");
     assert!(!told.iter().any(|e| e.starts_with("Unhealthy: Liveness")), "{told:?}");
+    let timelines = kubelet.timelines(None);
+    let stops = timelines.pods[0].entries.iter().filter(|e| matches!(e.transition, Transition::Terminating { .. }));
+    assert_eq!(stops.count(), 1, "news of probes is no new stage");
     bed.runtime.clear_calls();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(bed.runtime.count(Op::ExecSync), 0, "what has ended is not asked");

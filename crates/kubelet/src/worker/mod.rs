@@ -72,6 +72,7 @@ impl WorkerContext {
         let handle = WorkerHandle::new(&new.key, new.desired.clone());
         self.running.fetch_add(1, Ordering::Relaxed);
         let (worker, actions) = task::Worker::new(self.clone(), new, handle.clone());
+        worker.tell_stage();
         // At once, so that whoever lists Pods next sees this one.
         worker.publish();
         self.registry.insert(handle);

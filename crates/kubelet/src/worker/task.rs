@@ -195,7 +195,10 @@ impl Worker {
                     self.job = Some(self.ctx.timing.time("kill", self.step(step)));
                 }
                 Action::Save => self.save_now().await,
-                Action::Publish => self.publish(),
+                Action::Publish => {
+                    self.tell_stage();
+                    self.publish();
+                }
                 Action::Refresh => self.refresh(),
                 Action::End => {
                     self.ctx.forget(&self.key, &self.handle);
@@ -212,13 +215,12 @@ impl Worker {
     }
 
     pub(super) fn publish(&self) {
-        self.tell_stage();
         self.ctx.hub.publish(&self.key.uid, self.report());
         self.handle.set_facts(PodFacts::of(self.machine.lifecycle()));
     }
 
-    /// Records a stage that was just entered.
-    fn tell_stage(&self) {
+    /// Records a stage that was just entered, or that the Pod was found in.
+    pub(super) fn tell_stage(&self) {
         let lifecycle = self.machine.lifecycle();
         let transition = match lifecycle.stage() {
             PodStage::Syncing => return,

@@ -21,7 +21,7 @@ use minke_kubelet::checkpoint::MemoryCheckpoints;
 use minke_kubelet::pleg::PlegConfig;
 use minke_kubelet::spec::container_hash;
 use minke_kubelet::sync::{ConfigError, ContainerRequest, HostError, PodHost, Recorder};
-use minke_kubelet::{AdmitAll, DesiredPod, Kubelet, KubeletConfig, PodReport, PodStage, Ports};
+use minke_kubelet::{AdmitAll, DesiredPod, Kubelet, KubeletConfig, PodReport, PodStage, Ports, Progress};
 use serde_json::{Value, json};
 
 /// A host without volumes that counts what is left on it.
@@ -207,4 +207,15 @@ pub(crate) async fn until_gone(kubelet: &Kubelet, uid: &PodUid) {
         }
     };
     tokio::time::timeout(Duration::from_secs(600), wait).await.expect("the pod is forgotten");
+}
+
+/// Events since the last call, `reason: message`.
+pub(crate) fn events(progress: &mut tokio::sync::broadcast::Receiver<Progress>) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Ok(event) = progress.try_recv() {
+        if let Progress::Event { reason, message, .. } = event {
+            all.push(format!("{reason}: {message}"));
+        }
+    }
+    all
 }
