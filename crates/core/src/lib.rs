@@ -1,7 +1,7 @@
 //! The pure core of Minke.
 //!
 //! Everything here is data and synchronous functions over data: who a Pod is ([`identity`]), what its manifest
-//! means (`manifest`, `defaults`, `validation`), what its containers see (`env`), what its status is (`status`),
+//! means (`manifest`, `defaults`, `validation`), what its containers see (`env`), which containers it has ([`containers`]), what its status is (`status`),
 //! when something is tried again (`backoff`). The ports that adapters implement live here too ([`runtime`]),
 //! with their scripted fakes (feature `fake`).
 //!
@@ -9,6 +9,7 @@
 
 pub mod backoff;
 pub mod clock;
+pub mod containers;
 pub mod crilog;
 pub mod defaults;
 pub mod env;

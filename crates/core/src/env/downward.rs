@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 
+use crate::containers::container_named;
 use crate::resources::{Amount, ResourceList, container_limits, container_requests};
 
 /// What is known about a Pod and its machine besides the Pod's spec.
@@ -117,12 +118,7 @@ impl DownwardFacts<'_> {
         let name = selector.container_name.as_deref().filter(|n| !n.is_empty());
         let container = match name {
             None => own.ok_or_else(|| DownwardError::NoContainer(String::new()))?,
-            Some(name) => {
-                let spec = self.pod.spec.as_ref();
-                let all = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
-                let mut named = all.filter(|c| c.name == name);
-                named.next().ok_or_else(|| DownwardError::NoContainer(name.to_owned()))?
-            }
+            Some(name) => container_named(self.pod, name).ok_or_else(|| DownwardError::NoContainer(name.to_owned()))?,
         };
         let amount = self.amount(&selector.resource, container)?;
         let divisor = match selector.divisor.as_ref().map(|d| (d, Amount::of(d))) {

@@ -1,6 +1,7 @@
 //! The checks, in upstream's order. The first that fails is the reason.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod};
+use minke_core::containers::all_containers;
 use minke_core::identity::PodUid;
 use minke_core::priority::is_critical;
 
@@ -172,8 +173,7 @@ fn ports(pod: &Pod, to: &Admitting<'_>) -> Result<(), Rejection> {
 fn app_armor(pod: &Pod) -> Result<(), Rejection> {
     let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
     let own = spec.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let theirs = containers.filter_map(|c| c.security_context.as_ref()?.app_armor_profile.as_ref());
+    let theirs = all_containers(pod).filter_map(|c| c.security_context.as_ref()?.app_armor_profile.as_ref());
     let enforced = own.into_iter().chain(theirs).any(|profile| profile.type_ != "Unconfined");
     if enforced {
         return Err(Rejection::new("AppArmor", "Cannot enforce AppArmor: AppArmor is not supported by minke"));

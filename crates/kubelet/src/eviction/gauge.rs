@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use minke_core::containers::all_containers;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{Runtime, error_chain};
 use tokio::sync::OnceCell;
@@ -105,11 +106,9 @@ fn pod_disk(directories: &Directories, pod: &Pod, directory: &Path, logs: &Path)
         let in_memory = source.medium.as_deref().is_some_and(|m| m == "Memory" || m.starts_with("HugePages"));
         VolumeUsed { name: name.clone(), in_memory, space: directories.space(&empty_dir(directory, name)) }
     };
-    let spec = pod.spec.iter();
-    let containers = spec.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
     PodDisk {
         volumes: empty.map(volume).collect(),
-        logs: containers.map(|c| (c.name.clone(), directories.space(&logs.join(&c.name)))).collect(),
+        logs: all_containers(pod).map(|c| (c.name.clone(), directories.space(&logs.join(&c.name)))).collect(),
     }
 }
 

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use minke_core::containers::all_containers;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{FsInfo, ImageId, ImageStatus, ListFilter, RuntimeError, error_chain};
 use tokio::sync::Notify;
@@ -240,12 +241,8 @@ impl Housekeeping {
     /// The names of the images of Pods that are kept: theirs may be about to start.
     fn wanted(&self) -> BTreeSet<String> {
         let kept = self.ctx.registry.all().into_iter().filter(|worker| worker.stage() == PodStage::Syncing);
-        let images = |pod: &k8s_openapi::api::core::v1::Pod| {
-            let spec = pod.spec.as_ref();
-            let all = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
-            all.filter_map(|c| c.image.clone()).collect::<Vec<_>>()
-        };
-        kept.filter_map(|worker| self.ctx.hub.get(&worker.key.uid)).flat_map(|report| images(&report.pod)).collect()
+        let desired: Vec<_> = kept.map(|worker| worker.desired().pod).collect();
+        desired.iter().flat_map(|pod| all_containers(pod)).filter_map(|c| c.image.clone()).collect()
     }
 
     async fn free(&self, images: &[ImageStatus], used: &BTreeSet<ImageId>, bytes: u64) -> Result<u64, RuntimeError> {

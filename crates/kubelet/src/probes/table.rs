@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus as ApiStatus, Pod, PodStatus};
+use minke_core::containers::all_containers;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus};
 use minke_core::status::{FatalProbe, ProbeResults};
@@ -98,7 +99,8 @@ impl Table {
     /// Takes a Pod on.
     pub(super) fn add(&mut self, uid: &PodUid, pod: &Pod, recovered: &Recovered<'_>) {
         self.remove(uid);
-        let containers: Vec<Probed> = all(pod).filter_map(|container| probed(container, recovered)).collect();
+        let containers: Vec<Probed> =
+            all_containers(pod).filter_map(|container| probed(container, recovered)).collect();
         if !containers.is_empty() {
             self.pods.insert(uid.clone(), PodProbes { ips: Vec::new(), containers });
         }
@@ -110,7 +112,7 @@ impl Table {
         let ips = before.as_ref().map(|b| b.ips.clone()).unwrap_or_default();
         let known = before.map(|b| b.containers).unwrap_or_default();
         let mut containers: Vec<Probed> =
-            all(pod).filter_map(|container| probed(container, &Recovered::default())).collect();
+            all_containers(pod).filter_map(|container| probed(container, &Recovered::default())).collect();
         for probed in &mut containers {
             let Some(old) = known.iter().find(|old| old.name == probed.name) else { continue };
             for slot in &mut probed.slots {
@@ -244,10 +246,6 @@ impl Table {
         probed.arm(&probe.uid, &mut self.timetable);
         Some(changed)
     }
-}
-
-fn all(pod: &Pod) -> impl Iterator<Item = &Container> {
-    pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers))
 }
 
 fn fatal(kind: ProbeKind) -> Option<FatalProbe> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
+use minke_core::containers::all_containers;
 use minke_core::identity::PodKey;
 use minke_core::qos::qos_class;
 use minke_core::resources::pod_resources;
@@ -99,10 +100,6 @@ pub fn namespaces(pod: &Pod, user: Option<IdMapping>) -> NamespaceOptions {
 #[must_use]
 pub fn wants_user_namespace(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|s| s.host_users) == Some(false)
-}
-
-fn all_containers(pod: &Pod) -> impl Iterator<Item = &k8s_openapi::api::core::v1::Container> {
-    pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers))
 }
 
 pub(super) fn is_privileged(context: Option<&k8s_openapi::api::core::v1::SecurityContext>) -> bool {

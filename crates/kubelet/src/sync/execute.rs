@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Container;
+use minke_core::containers::container_named;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{PodRuntimeStatus, RuntimeError, SandboxConfig, SandboxId, error_chain};
 use minke_core::status::{FatalProbe, RestartPolicy};
@@ -115,7 +116,7 @@ async fn stop_all(
     let one = |stop: &Stop| {
         let (stop, ips) = (stop.clone(), ips.clone());
         async move {
-            let container = find(desired, &stop.name);
+            let container = container_named(&desired.pod, &stop.name);
             let condemned = match stop.why {
                 StopReason::Unhealthy(probe) => Some(probe),
                 StopReason::SandboxChanged
@@ -157,7 +158,7 @@ fn images_ahead(
     let mut images = BTreeMap::new();
     for start in starts {
         let super::plan::How::Create { after, attempt } = start.how else { continue };
-        let Some(container) = find(desired, &start.name) else { continue };
+        let Some(container) = container_named(&desired.pod, &start.name) else { continue };
         // One in crash-loop back-off is not started, so its image is not needed yet.
         if super::start::backed_off(ctx, memory, uid, container, after).is_some() {
             continue;
@@ -201,12 +202,6 @@ fn images_ahead(
         images.insert(start.name.clone(), AbortOnDropHandle::new(task));
     }
     images
-}
-
-/// A container of the spec, init containers included.
-pub(super) fn find<'a>(desired: &'a DesiredPod, name: &str) -> Option<&'a Container> {
-    let spec = desired.pod.spec.as_ref()?;
-    spec.init_containers.iter().flatten().chain(&spec.containers).find(|c| c.name == name)
 }
 
 async fn sandbox(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use minke_core::backoff::CrashLoops;
+use minke_core::containers::all_containers;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus};
 use minke_core::status::{ProbeResults, WaitingReason};
 
@@ -64,15 +65,12 @@ impl PodMemory {
 
     /// One entry a container, in the spec's order.
     fn time_containers(&mut self, pod: &Pod) {
-        let spec = pod.spec.as_ref();
-        let inits = spec.and_then(|s| s.init_containers.as_ref()).into_iter().flatten();
-        let all = inits.chain(spec.into_iter().flat_map(|s| &s.containers));
         let mut before = std::mem::take(&mut self.timings.containers);
         let timing = |name: &String| match before.iter().position(|t| t.name == *name) {
             Some(known) => before.swap_remove(known),
             None => ContainerTimings { name: name.clone(), ..ContainerTimings::default() },
         };
-        self.timings.containers = all.map(|c| &c.name).map(timing).collect();
+        self.timings.containers = all_containers(pod).map(|c| &c.name).map(timing).collect();
     }
 
     /// The timings of this container's newest start.

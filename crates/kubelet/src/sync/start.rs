@@ -6,12 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use minke_core::backoff::{BackedOff, CrashKey};
+use minke_core::containers::container_named;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{ContainerId, RuntimeError, SandboxConfig, SandboxId, error_chain};
 use minke_core::status::WaitingReason;
 use tokio::time::Instant;
 
-use super::execute::{Failures, Image, find};
+use super::execute::{Failures, Image};
 use super::hooks::{self, Hooked};
 use super::plan::{How, Start};
 use super::stop::{Doomed, own_grace, stop_one};
@@ -76,7 +77,7 @@ pub(super) async fn start(
     failures: &mut Failures,
 ) -> Started {
     let key = &place.config.pod;
-    let Some(container) = find(desired, &step.name) else { return Started::No };
+    let Some(container) = container_named(&desired.pod, &step.name) else { return Started::No };
     let wait = |reason: &str, message: &str| {
         let why = WaitingReason { reason: reason.to_owned(), message: message.to_owned() };
         memory.lock().waiting.insert(step.name.clone(), why);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use minke_core::containers::container_named;
 use minke_core::identity::PodKey;
 use minke_core::resources::is_sidecar;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus, RuntimeError, error_chain};
@@ -75,7 +76,7 @@ pub async fn stop_pod(
     let (plans, ips) = (stop_order(pod, runtime), ctx.pod_ips(pod, runtime));
     let ended: Vec<CancellationToken> = plans.iter().map(|_| CancellationToken::new()).collect();
     let stops = plans.iter().zip(&ended).map(|(plan, done)| {
-        let container = desired.and_then(|d| super::execute::find(d, &plan.name));
+        let container = desired.and_then(|d| container_named(&d.pod, &plan.name));
         let before: Vec<_> = plan.waits_for.iter().map(|i| ended[*i].clone()).collect();
         let doomed = Doomed { key, id: &plan.id, name: &plan.name, container, ips: &ips, grace };
         async move {

@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
+use minke_core::containers::all_containers;
 use minke_core::runtime::PodRuntimeStatus;
 use minke_core::status::Phase;
 
@@ -54,9 +55,7 @@ pub async fn sync_pod(
     }
     let steps = {
         let memory = memory.lock();
-        let spec = desired.pod.spec.as_ref();
-        let all = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
-        let hashes = all.map(|c| (c.name.clone(), container_hash(c))).collect();
+        let hashes = all_containers(&desired.pod).map(|c| (c.name.clone(), container_hash(c))).collect();
         let input = PlanInput {
             pod: &desired.pod,
             runtime,
