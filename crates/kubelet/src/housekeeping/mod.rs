@@ -22,13 +22,12 @@ mod images;
 mod leftovers;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use minke_core::containers::all_containers;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{FsInfo, ImageId, ImageStatus, ListFilter, RuntimeError, error_chain};
-use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::garbage::{Garbage, Stop, garbage};
@@ -38,6 +37,7 @@ pub use self::leftovers::Leftover;
 use self::leftovers::Suspects;
 use crate::PodStage;
 use crate::pleg::bounded;
+use crate::pod_set::PodSet;
 use crate::sync::CALL_TIMEOUT;
 use crate::worker::WorkerContext;
 
@@ -51,31 +51,6 @@ const IMAGES: Duration = Duration::from_secs(300);
 const NOT_YET: Duration = Duration::from_secs(1);
 /// What a container gets whose state nobody knows.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-
-/// Pods of which a container died. A set: it can't grow beyond the Pods there are.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Deaths {
-    inner: Arc<(Mutex<BTreeSet<PodUid>>, Notify)>,
-}
-
-impl Deaths {
-    /// A container of this Pod died.
-    pub(crate) fn add(&self, uid: &PodUid) {
-        self.inner.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.clone());
-        self.inner.1.notify_one();
-    }
-
-    /// The next Pod. Cancel-safe.
-    async fn next(&self) -> PodUid {
-        loop {
-            let first = self.inner.0.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
-            if let Some(uid) = first {
-                return uid;
-            }
-            self.inner.1.notified().await;
-        }
-    }
-}
 
 /// Keeps house for one agent. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -94,14 +69,14 @@ impl Housekeeping {
     }
 
     /// Keeps house for ever.
-    pub(crate) async fn run(self, deaths: Deaths) {
+    pub(crate) async fn run(self, deaths: PodSet) {
         while self.ctx.pleg.health().is_err() {
             tokio::time::sleep(NOT_YET).await;
         }
         tokio::join!(self.on_deaths(&deaths), self.now_and_then());
     }
 
-    async fn on_deaths(&self, deaths: &Deaths) {
+    async fn on_deaths(&self, deaths: &PodSet) {
         loop {
             let uid = deaths.next().await;
             self.collect(&uid).await;

@@ -6,7 +6,7 @@ fn uid(s: &str) -> PodUid {
 
 #[tokio::test]
 async fn a_pod_that_dies_often_is_in_the_queue_once() {
-    let deaths = Deaths::default();
+    let deaths = PodSet::default();
     for _ in 0..100 {
         deaths.add(&uid("a"));
     }

@@ -8,29 +8,28 @@ use std::sync::Arc;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::error_chain;
 
-use super::sink::Unknown;
 use crate::pleg::read_pod;
+use crate::pod_set::PodSet;
 use crate::sync::{CALL_TIMEOUT, OWNER, stop_pod};
 use crate::worker::grace::ORPHAN_GRACE;
 use crate::worker::{WorkerContext, remove_sandboxes, stop_sandboxes};
 
 /// Ends orphans as they are found, each by itself: one that hangs keeps no other. One that can't be ended is found again
 /// by the next full relist.
-pub(super) async fn run(ctx: Arc<WorkerContext>, unknown: Unknown, unreadable: Vec<PodUid>) {
+pub(super) async fn run(ctx: Arc<WorkerContext>, unknown: PodSet, unreadable: Vec<PodUid>) {
     loop {
-        for uid in unknown.take().await {
-            if unreadable.contains(&uid) {
-                continue;
-            }
-            let Some(ending) = ctx.registry.begin_orphan(&uid) else { continue };
-            let own = ctx.clone();
-            ctx.tasks.spawn(ctx.cancel.clone().run_until_cancelled_owned(async move {
-                if let Err(message) = end(&own, &uid).await {
-                    tracing::warn!(pod = %uid, message, "can't end an orphaned pod");
-                }
-                drop(ending);
-            }));
+        let uid = unknown.next().await;
+        if unreadable.contains(&uid) {
+            continue;
         }
+        let Some(ending) = ctx.registry.begin_orphan(&uid) else { continue };
+        let own = ctx.clone();
+        ctx.tasks.spawn(ctx.cancel.clone().run_until_cancelled_owned(async move {
+            if let Err(message) = end(&own, &uid).await {
+                tracing::warn!(pod = %uid, message, "can't end an orphaned pod");
+            }
+            drop(ending);
+        }));
     }
 }
 

@@ -20,6 +20,7 @@ use super::record::{Record, group};
 use super::relister::{Found, Look, Outcome, Relister};
 use super::stats::Counters;
 use crate::cache::Stamp;
+use crate::moment::at;
 
 type Listing = Result<HashMap<PodUid, Record>, RuntimeError>;
 
@@ -234,12 +235,5 @@ async fn next_listing(full: &mut Full) -> Listing {
     match full {
         Full::Due { .. } => std::future::pending().await,
         Full::Listing { call, .. } => call.await,
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -16,11 +16,12 @@ use minke_core::runtime::{PodRuntimeStatus, Runtime};
 use minke_core::status::ProbeResults;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::io::{Answer, ask};
 use super::table::{Condemned, Now, Recovered, Run, Table};
 use super::{Outcome, ProbeMetrics};
+use crate::moment::at;
 use crate::sync::Recorder;
 
 /// Runs that may be in their first moments at once.
@@ -166,13 +167,6 @@ impl Prober {
 impl Default for Prober {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -9,11 +9,12 @@ use minke_core::defaults::is_static;
 use minke_core::identity::PodUid;
 use minke_core::objects::ObjectSet;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::Report;
 use super::diff::{Action, Known, Wanted, Wish, diff};
 use super::files::Manifest;
+use crate::moment::at;
 use crate::{Admission, DesiredPod, Kubelet, PodChange, PodStage, StopRequest};
 
 /// Before what could not be kept is tried again.
@@ -54,7 +55,7 @@ impl Manager {
                     PodChange::Updated(report) if report.stage != PodStage::Finished => continue,
                     PodChange::Updated(_) | PodChange::Removed(_) => {}
                 },
-                () = async { match retry { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {}
+                () = at(retry) => {}
             }
             retry = self.reconcile().await.then(|| Instant::now() + RETRY);
         }

@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{PodRuntimeStatus, error_chain};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::lifecycle::{Cause, Lifecycle, Mode, SavedLifecycle, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
@@ -24,6 +24,7 @@ use super::steps::StepJob;
 use super::{NewPod, WorkerContext, WorkerHandle};
 use crate::cache::Stamp;
 use crate::checkpoint::{CheckpointError, SavedState};
+use crate::moment::at;
 use crate::probes::Recovered;
 use crate::sync::{Outlook, PodMemory, SharedMemory, compute_now, sync_pod};
 use crate::timeline::Transition;
@@ -60,13 +61,6 @@ pub(super) struct Worker {
 async fn present<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
 }
