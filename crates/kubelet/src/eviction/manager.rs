@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::candidate::{Candidate, ContainerUsed, Space, Used};
 use super::gauge::{Gauge, PodDisk};
 use super::limits::has_limits;
-use super::signal::{Observations, Signal};
+use super::signal::Observations;
 use super::state::{Action, Event, EvictionState, Verdict};
 use super::threshold::EvictionConfig;
 use crate::admission::Pressure;
@@ -29,7 +29,7 @@ pub(crate) trait Evictor: std::fmt::Debug + Send + Sync + 'static {
     /// The Pods that run or may: not terminated.
     fn pods(&self) -> Vec<(PodKey, Arc<Pod>)>;
     /// Removes dead containers and images that nobody needs.
-    async fn reclaim(&self, signal: Signal);
+    async fn reclaim(&self);
     /// Ends a Pod; returns when nothing of it runs and its volumes are gone, or when that takes too long.
     async fn evict(&self, verdict: Verdict);
 }
@@ -109,7 +109,7 @@ impl Manager {
         match action {
             Action::Reclaim(signal) => {
                 tracing::warn!(%signal, "attempting to reclaim {}", signal.resource());
-                self.evictor.reclaim(signal).await;
+                self.evictor.reclaim().await;
                 let observations = self.gauge.observe().await;
                 let actions = self.state.step(&self.config, Event::Reclaimed(&observations), Instant::now());
                 self.node.set(&self.state);

@@ -252,6 +252,3 @@ impl Housekeeping {
         self.free(&images, &used, u64::MAX).await
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{ListFilter, RuntimeError, error_chain};
 use minke_core::status::FailureOverride;
+use tokio::time::timeout;
 
 use super::{Admit, Coming, Kubelet};
 use crate::admission::{Preemption, Rejection, Verdict};
 use crate::checkpoint::SavedPod;
 use crate::eviction::state::Verdict as Evicted;
-use crate::eviction::{self, EvictionConfig, Evictor, Gauge, NodeState, RoomMetrics, Signal};
+use crate::eviction::{self, EvictionConfig, Evictor, Gauge, NodeState, RoomMetrics};
 use crate::housekeeping::Housekeeping;
 use crate::metrics::Metrics;
 use crate::pleg::bounded;
@@ -185,7 +186,7 @@ impl Evictor for WorkerEvictor {
         active(&self.ctx)
     }
 
-    async fn reclaim(&self, _signal: Signal) {
+    async fn reclaim(&self) {
         // A dead container keeps its image, so containers go first.
         self.housekeeping.reclaim_containers().await;
         if let Err(error) = self.housekeeping.reclaim_images().await {
@@ -196,27 +197,22 @@ impl Evictor for WorkerEvictor {
     async fn evict(&self, verdict: Evicted) {
         let Evicted { uid, grace, message, cause } = verdict;
         self.metrics.evicted(cause.as_str());
-        let key = self.ctx.registry.get(&uid).map(|worker| worker.key);
         const REASON: &str = "Evicted";
+        // It may have gone by itself meanwhile.
+        let Some(worker) = self.ctx.registry.get(&uid) else { return };
         self.ctx.sync.recorder.warning(&uid, None, REASON, message.clone());
         let disrupts = cause.is_for_others();
         let eviction = Eviction { reason: REASON.to_owned(), message, grace: Some(grace), disrupts };
         if let Err(error) = self.ctx.evict_now(&uid, eviction).await {
             tracing::warn!(pod = %uid, error = error_chain(&error), "an evicted pod did not end in time");
         }
-        let cleaned_up = async {
-            while !self.ctx.registry.answers(&uid).should_be_finished() {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        };
-        if tokio::time::timeout(CLEAN_UP, cleaned_up).await.is_err() {
+        if timeout(CLEAN_UP, worker.finished()).await.is_err() {
             tracing::warn!(pod = %uid, "an evicted pod is not cleaned up yet");
             return;
         }
         // Logs are part of what it used. Where memory was short they stay, to be read.
         if cause.is_about_disk()
-            && let Some(key) = key
-            && let Err(error) = self.ctx.sync.host.remove_logs(&key).await
+            && let Err(error) = self.ctx.sync.host.remove_logs(&worker.key).await
         {
             tracing::warn!(pod = %uid, %error, "the logs of an evicted pod can't be removed");
         }

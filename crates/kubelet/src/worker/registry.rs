@@ -58,10 +58,19 @@ impl WorkerHandle {
 
     /// Returns when nothing of the Pod runs any more, nor will. Cancel-safe.
     pub(crate) async fn stopped(&self) {
+        self.until(|stage| matches!(stage, PodStage::Terminated | PodStage::Finished)).await;
+    }
+
+    /// Returns when the Pod is cleaned up as well, or forgotten. Cancel-safe.
+    pub(crate) async fn finished(&self) {
+        self.until(|stage| stage == PodStage::Finished).await;
+    }
+
+    async fn until(&self, holds: impl Fn(PodStage) -> bool) {
         let mut facts = self.facts.subscribe();
         tokio::select! {
             // The sender lives in this handle, so this can't fail.
-            _ = facts.wait_for(|facts| matches!(facts.stage, PodStage::Terminated | PodStage::Finished)) => {}
+            _ = facts.wait_for(|facts| holds(facts.stage)) => {}
             () = self.ended() => {}
         }
     }
