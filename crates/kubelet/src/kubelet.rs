@@ -2,120 +2,45 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use minke_core::clock::Clock;
 use minke_core::identity::{PodKey, PodUid};
-use minke_core::runtime::{ListFilter, Runtime, RuntimeError};
-use minke_core::status::FailureOverride;
+use minke_core::runtime::{Runtime, RuntimeError};
 use tokio::sync::{Mutex, broadcast};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Rejection, Verdict, read_machine};
 use crate::cache::{Stamp, pod_cache};
-use crate::checkpoint::{CheckpointError, Checkpoints, DiskCheckpoints, OpenError, SavedPod, SavedState};
-use crate::eviction::{Gauge, MachineGauge};
-use crate::host::{MachineHost, node_settings};
+use crate::checkpoint::SavedPod;
+use crate::eviction::Gauge;
 use crate::housekeeping::Housekeeping;
 use crate::images::{ImageManager, PARALLEL_PULLS};
-use crate::logs::RotationPolicy;
 use crate::metrics::Metrics;
-use crate::pleg::{Health, Pleg, PlegConfig, PlegStats, bounded};
+use crate::pleg::{Health, Pleg, PlegStats};
 use crate::probes::{ProbeMetrics, Prober};
-use crate::sync::{BoundedImages, CALL_TIMEOUT, PodHost, Recorder, SyncContext};
+use crate::sync::{BoundedImages, SyncContext};
 use crate::timeline::{Timelines, Transition};
-use crate::worker::lifecycle::{Cause, SavedLifecycle};
-use crate::worker::{NewPod, Registry, WorkerContext, WorkerHandle, WorkerMetrics};
-use crate::{Admission, DesiredPod, KubeletConfig, PodReport, PodStage, Progress, StopRequest};
+use crate::worker::{NewPod, Registry, WorkerContext, WorkerMetrics};
+use crate::{KubeletConfig, PodReport, Progress};
 
 mod admit;
 mod coming;
 mod exec;
 mod hub;
 mod orphans;
+mod ports;
 mod probing;
 mod room;
 mod sink;
 mod stop;
 
-use admit::MachineAdmission;
 pub use admit::{Admit, AdmitAll};
 pub use exec::ExecError;
 pub(crate) use hub::Hub;
 pub use hub::Subscription;
+pub use ports::{Ports, StartError};
 use room::Room;
-
-/// How long a Pod of the same uid or name that ends may take to be forgotten before its successor is refused.
-const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Events that a slow listener may be behind.
-const PROGRESS_BACKLOG: usize = 1024;
-
-/// The kubelet could not start. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The directory of checkpoints can't be used.
-    #[error("can't open the state of earlier agents")]
-    Open(#[source] OpenError),
-    /// What the machine has can't be read.
-    #[error("can't read what this machine has")]
-    Machine(#[source] std::io::Error),
-    /// The checkpoints can't be listed.
-    #[error("can't read the state of earlier agents")]
-    Load(#[source] CheckpointError),
-}
-
-/// What the kubelet stands on beside the runtime.
-#[derive(Debug, Clone)]
-pub struct Ports {
-    /// Where its memory is.
-    pub checkpoints: Arc<dyn Checkpoints>,
-    /// Volumes, files, configurations.
-    pub host: Arc<dyn PodHost>,
-    /// Who may come in.
-    pub admit: Arc<dyn Admit>,
-    /// Tells people what happens.
-    pub recorder: Recorder,
-    /// Addresses of the machine, primary first.
-    pub host_ips: Vec<std::net::IpAddr>,
-    /// How the PLEG works.
-    pub pleg: PlegConfig,
-    /// What is left of the machine.
-    pub gauge: Arc<dyn Gauge>,
-}
-
-impl Ports {
-    /// The ports of this machine.
-    ///
-    /// # Errors
-    /// [`StartError`] when a directory can't be used or the machine can't be read.
-    pub async fn of_machine(
-        config: &KubeletConfig,
-        runtime: &Arc<dyn Runtime>,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self, StartError> {
-        let checkpoints = DiskCheckpoints::open(&config.state_directory).map_err(StartError::Open)?;
-        let free = |capacity: &_| config.eviction.kept_free(capacity);
-        let machine = read_machine(&config.node_name, &config.state_directory, config.max_pods, &config.node, &free);
-        let machine = machine.map_err(StartError::Machine)?;
-        let node = node_settings(config, &machine);
-        let (recorder, host_ips) = (Recorder::new(PROGRESS_BACKLOG), node.host_ips.clone());
-        let rotation = RotationPolicy { max_bytes: config.log_max_bytes, max_files: config.log_max_files };
-        let host = MachineHost::new(node, clock.clone(), runtime.clone(), recorder.clone(), rotation);
-        recover_ranges(&host, &**runtime).await;
-        Ok(Self {
-            checkpoints: Arc::new(checkpoints),
-            host: Arc::new(host),
-            admit: Arc::new(MachineAdmission { machine }),
-            recorder,
-            host_ips,
-            pleg: PlegConfig::new(config.relist_mode, config.relist_period),
-            gauge: Arc::new(MachineGauge::new(&config.state_directory, &config.log_directory, runtime.clone())),
-        })
-    }
-}
 
 #[derive(Debug)]
 struct Shared {
@@ -126,15 +51,6 @@ struct Shared {
     room: Room,
     /// Pods are admitted one call at a time: each must see those before it.
     admission: Mutex<()>,
-}
-
-/// A Pod that was decided about.
-struct Coming {
-    key: PodKey,
-    desired: DesiredPod,
-    /// How its life begins if it is not rejected.
-    first: SavedLifecycle,
-    rejection: Option<Rejection>,
 }
 
 /// The kubelet core, running. Cheap to clone; lives until [`Kubelet::shutdown`] or until the last clone is dropped.
@@ -222,162 +138,6 @@ impl Kubelet {
         room::keep(&workers, &housekeeping, config.eviction, gauge.clone(), &room);
         let shared = Shared { workers, housekeeping, admit, gauge, room, admission: Mutex::new(()) };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    /// Takes Pods on, in order. Durable before it returns.
-    pub async fn apply(&self, pods: Vec<DesiredPod>) -> Vec<Admission> {
-        self.make_way(&pods).await;
-        let _one_at_a_time = self.shared.admission.lock().await;
-        let mut decided = Vec::with_capacity(pods.len());
-        let mut coming: Vec<Coming> = Vec::new();
-        for desired in pods {
-            match self.decide(desired, &mut coming).await {
-                Ok(new) => {
-                    decided.push(Ok(coming.len()));
-                    coming.push(new);
-                }
-                Err(answer) => decided.push(Err(answer)),
-            }
-        }
-        // All at once: each write waits for the disk.
-        let answers = join_all(coming.into_iter().map(|new| self.take_on(new))).await;
-        decided.into_iter().map(|d| d.map_or_else(|answer| answer, |at| answers[at].clone())).collect()
-    }
-
-    /// Decides about one Pod, given those that come with it.
-    async fn decide(&self, desired: DesiredPod, coming: &mut [Coming]) -> Result<Coming, Admission> {
-        let workers = &self.shared.workers;
-        let key = PodKey::of(&desired.pod).map_err(|error| refused("InvalidPod", error.to_string()))?;
-        let removal =
-            |key: &PodKey| refused("AlreadyExists", format!("pod {key} has ended and is still being removed"));
-        if coming.iter().any(|c| c.key.uid == key.uid) {
-            return Err(Admission::Unchanged);
-        }
-        if let Some(existing) = workers.registry.get(&key.uid) {
-            if !self.is_ending(&existing) {
-                return Err(self.update(&existing, desired).await);
-            }
-            if !self.forget(&key.uid, REMOVAL_TIMEOUT).await {
-                return Err(removal(&key));
-            }
-        }
-        let exists =
-            |uid: &PodUid| refused("AlreadyExists", format!("pod {} exists already with uid {uid}", key.full_name()));
-        let namesake =
-            |c: &&Coming| c.rejection.is_none() && c.key.namespace == key.namespace && c.key.name == key.name;
-        if let Some(other) = coming.iter().find(namesake) {
-            return Err(exists(&other.key.uid));
-        }
-        for other in workers.registry.named(&key) {
-            if !self.is_ending(&other) {
-                return Err(exists(&other.key.uid));
-            }
-            // A name is one Pod's at a time.
-            if !self.forget(&other.key.uid, REMOVAL_TIMEOUT).await {
-                return Err(removal(&other.key));
-            }
-        }
-        let first = self.first_seen(&key.uid, &desired.pod).await;
-        let rejection = match first {
-            SavedLifecycle::Syncing => match self.admission(&desired, coming).await {
-                Verdict::Admit => None,
-                Verdict::Reject(rejection) => Some(rejection),
-                Verdict::Preempt(preemption) => {
-                    self.preempt(&preemption, coming).await;
-                    None
-                }
-            },
-            // Nothing of it will run, so it needs no place.
-            SavedLifecycle::Terminating { .. }
-            | SavedLifecycle::Terminated { .. }
-            | SavedLifecycle::Finished { .. } => None,
-        };
-        Ok(Coming { key, desired, first, rejection })
-    }
-
-    /// Keeps a Pod that was decided about, and gives it a worker.
-    async fn take_on(&self, new: Coming) -> Admission {
-        let workers = &self.shared.workers;
-        let Coming { key, desired, first, rejection } = new;
-        if let Err(error) = workers.checkpoints.save_pod(&key.uid, &desired).await {
-            let message = format!("can't keep the pod: {}", minke_core::runtime::error_chain(&error));
-            return refused("CheckpointFailed", message);
-        }
-        let now = workers.sync.clock.now();
-        let how = match &rejection {
-            None => Transition::Admitted,
-            Some(rejection) => Transition::Rejected { reason: rejection.reason.clone() },
-        };
-        workers.sync.recorder.timeline().begin(&key, &desired.pod, how);
-        let mut state = SavedState { lifecycle: first, ..SavedState::default() };
-        if state.lifecycle != SavedLifecycle::Syncing {
-            // How it ended elsewhere is not ours to change.
-            state.status = desired.pod.status.clone().unwrap_or_default();
-        }
-        state.timings.admitted_at = Some(now);
-        if let Some(rejection) = &rejection {
-            let (reason, message) = (&rejection.reason, rejection.status_message());
-            workers.sync.recorder.warning(&key.uid, None, reason, message.clone());
-            state.status.phase = Some("Failed".to_owned());
-            state.status.reason = Some(reason.clone());
-            state.status.message = Some(message.clone());
-            state.timings.finished_at = Some(now);
-            let cause = Cause::Failed(FailureOverride { reason: reason.clone(), message });
-            state.lifecycle = SavedLifecycle::Finished { cause };
-            if let Err(error) = workers.checkpoints.save_state(&key.uid, &state).await {
-                tracing::warn!(pod = %key, error = minke_core::runtime::error_chain(&error), "can't keep a rejection");
-            }
-        }
-        // What an earlier agent left of it may be on its way out.
-        drop(timeout(REMOVAL_TIMEOUT, workers.registry.orphan_ended(&key.uid)).await);
-        let newer_than = self.first_look(&key.uid);
-        workers.start(NewPod { key, desired, state, newer_than });
-        match rejection {
-            None => Admission::Accepted,
-            Some(Rejection { reason, message }) => Admission::Rejected { reason, message },
-        }
-    }
-
-    /// What the first sync of a Pod must be newer than. A uid that the cache has never heard of can't have anything
-    /// that is older; one that it knows may have been removed and not be observed to be gone.
-    fn first_look(&self, uid: &PodUid) -> Stamp {
-        let workers = &self.shared.workers;
-        let known = workers.cache.get(uid);
-        let empty = known.status.sandboxes.is_empty() && known.status.containers.is_empty() && known.error.is_none();
-        if empty { Stamp::ZERO } else { workers.cache.stamp() }
-    }
-
-    async fn admission(&self, desired: &DesiredPod, coming: &[Coming]) -> Verdict {
-        let workers = &self.shared.workers;
-        let mut active: Vec<_> = workers
-            .registry
-            .all()
-            .iter()
-            .filter(|h| matches!(h.stage(), PodStage::Syncing | PodStage::Terminating))
-            .filter_map(|h| workers.hub.get(&h.key.uid).map(|r| r.pod))
-            .collect();
-        active.extend(coming.iter().filter(|c| c.rejection.is_none()).map(|c| c.desired.pod.clone()));
-        self.shared.admit.admit(&desired.pod, &active, &self.shared.room.node.pressure()).await
-    }
-
-    /// Whether the Pod has ended or is on its way there: who asks for it again means a new run, and does not have to
-    /// know how far the clean-up of the last one is.
-    fn is_ending(&self, handle: &WorkerHandle) -> bool {
-        match handle.stage() {
-            PodStage::Terminating | PodStage::Terminated | PodStage::Finished => true,
-            PodStage::Syncing => {
-                let report = self.shared.workers.hub.get(&handle.key.uid);
-                let phase = report.as_ref().and_then(|r| r.pod.status.as_ref()).and_then(|s| s.phase.as_deref());
-                matches!(phase, Some("Succeeded" | "Failed"))
-            }
-        }
-    }
-
-    /// Removes a Pod that has ended or is about to, and waits until it is forgotten.
-    async fn forget(&self, uid: &PodUid, bound: Duration) -> bool {
-        let Some(handle) = self.shared.workers.registry.get(uid) else { return true };
-        handle.mailbox.stop(StopRequest { grace: None, remove: true });
-        timeout(bound, handle.ended()).await.is_ok()
     }
 
     pub(crate) fn workers(&self) -> &Arc<WorkerContext> {
@@ -482,19 +242,4 @@ pub(crate) fn sync_context(
         owner: config.state_directory.display().to_string(),
         epoch: Instant::now(),
     }
-}
-
-/// Keeps the ranges of user ids apart that Pods of earlier agents have.
-async fn recover_ranges(host: &MachineHost, runtime: &dyn Runtime) {
-    let listed = bounded("list sandboxes", CALL_TIMEOUT, runtime.list_sandboxes(&ListFilter::default())).await;
-    for sandbox in listed.unwrap_or_default() {
-        let status = bounded("sandbox status", CALL_TIMEOUT, runtime.sandbox_status(&sandbox.id)).await;
-        if let Some(range) = status.ok().and_then(|s| s.namespaces.user) {
-            host.recover(&sandbox.pod.uid, range);
-        }
-    }
-}
-
-fn refused(reason: &str, message: String) -> Admission {
-    Admission::Rejected { reason: reason.to_owned(), message }
 }

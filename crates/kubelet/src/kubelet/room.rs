@@ -13,7 +13,8 @@ use minke_core::runtime::{ListFilter, RuntimeError, error_chain};
 use minke_core::status::FailureOverride;
 use tokio::time::timeout;
 
-use super::{Admit, Coming, Kubelet};
+use super::coming::Coming;
+use super::{Admit, Kubelet};
 use crate::admission::{Preemption, Rejection, Verdict};
 use crate::checkpoint::SavedPod;
 use crate::eviction::state::Verdict as Evicted;
@@ -163,7 +164,7 @@ impl Kubelet {
 }
 
 /// The Pods that run or may.
-fn active(ctx: &WorkerContext) -> Vec<(PodKey, Arc<Pod>)> {
+pub(super) fn active(ctx: &WorkerContext) -> Vec<(PodKey, Arc<Pod>)> {
     let workers = ctx.registry.all();
     let live = workers.iter().filter(|h| match h.stage() {
         PodStage::Syncing | PodStage::Terminating => true,
