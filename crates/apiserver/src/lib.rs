@@ -1,6 +1,6 @@
 //! Minke's embedded Kubernetes API: for one machine, small, durable, and faithful to what clients need.
 //!
-//! Here: what went wrong, as clients read it ([`error`]).
+//! Here: what went wrong, as clients read it ([`error`]), and what the types are ([`schema`]).
 //!
 //! Not here yet: the store, the engine over it, the HTTP front, the kinds, patches, protobuf bodies, tables, OpenAPI,
 //! access.
@@ -9,5 +9,6 @@
 //! real API server; nothing of Minke depends on this one.
 
 pub mod error;
+pub mod schema;
 
 pub use error::{ApiError, Cause, Details, Reason};
