@@ -16,6 +16,7 @@ pub mod env;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod identity;
+pub mod judgement;
 pub mod manifest;
 pub mod objects;
 pub mod priority;

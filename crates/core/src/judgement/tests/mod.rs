@@ -1,0 +1,7 @@
+mod bed;
+mod budgets;
+mod causes;
+mod documents;
+mod endings;
+mod images;
+mod properties;
