@@ -1,8 +1,11 @@
 //! Minke's embedded Kubernetes API: for one machine, small, durable, and faithful to what clients need.
 //!
-//! Here: what went wrong, as clients read it ([`error`]), and what the types are ([`schema`]).
+//! Here:
+//! - [`error`]: what went wrong, as clients read it.
+//! - [`schema`]: what the types are.
+//! - [`store`]: revisioned objects, durable and watched.
 //!
-//! Not here yet: the store, the engine over it, the HTTP front, the kinds, patches, protobuf bodies, tables, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds, patches, protobuf bodies, tables, OpenAPI,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
@@ -10,5 +13,6 @@
 
 pub mod error;
 pub mod schema;
+pub mod store;
 
 pub use error::{ApiError, Cause, Details, Reason};
