@@ -2,16 +2,18 @@
 //!
 //! Here:
 //! - [`error`]: what went wrong, as clients read it.
+//! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`schema`]: what the types are.
 //! - [`store`]: revisioned objects, durable and watched.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds, patches, protobuf bodies, tables, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds, apply, protobuf bodies, tables, OpenAPI,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
 
 pub mod error;
+pub mod patch;
 pub mod schema;
 pub mod store;
 
