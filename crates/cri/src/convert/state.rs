@@ -1,0 +1,103 @@
+//! What a container does.
+
+use minke_core::runtime::{ContainerPhase, ContainerState, Exit, ExitCode};
+
+use super::time::{given, time};
+use crate::api;
+
+/// The code of a container whose end the runtime did not see: it was down itself, or its shim had died.
+const NOT_SEEN: i32 = 255;
+
+/// As a list shows it.
+pub(crate) fn phase(state: api::ContainerState) -> ContainerPhase {
+    match state {
+        api::ContainerState::ContainerCreated => ContainerPhase::Created,
+        api::ContainerState::ContainerRunning => ContainerPhase::Running,
+        api::ContainerState::ContainerExited => ContainerPhase::Exited,
+        api::ContainerState::ContainerUnknown => ContainerPhase::Unknown,
+    }
+}
+
+/// In full.
+pub(crate) fn state(status: &api::ContainerStatus) -> ContainerState {
+    match status.state() {
+        api::ContainerState::ContainerCreated => ContainerState::Created,
+        api::ContainerState::ContainerRunning => ContainerState::Running { started_at: given(status.started_at) },
+        api::ContainerState::ContainerExited => {
+            ContainerState::Exited { started_at: time(status.started_at), exit: exit(status) }
+        }
+        api::ContainerState::ContainerUnknown => ContainerState::Unknown,
+    }
+}
+
+fn exit(status: &api::ContainerStatus) -> Exit {
+    let finished_at = given(status.finished_at);
+    if is_lost(status) {
+        let message = "the container runtime was not there when it ended, so how it ended is not known".to_owned();
+        return Exit { code: ExitCode::Lost, reason: "ContainerStatusUnknown".to_owned(), message, finished_at };
+    }
+    let (reason, message) = (status.reason.clone(), status.message.clone());
+    Exit { code: ExitCode::Known(status.exit_code), reason, message, finished_at }
+}
+
+/// containerd reports such an end as code 255 with reason `Unknown`. A program's own 255 has reason `Error`.
+fn is_lost(status: &api::ContainerStatus) -> bool {
+    status.exit_code == NOT_SEEN && status.reason == "Unknown"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(exit_code: i32, reason: &str, started_at: i64) -> ContainerState {
+        state(&api::ContainerStatus {
+            state: api::ContainerState::ContainerExited.into(),
+            exit_code,
+            reason: reason.to_owned(),
+            message: "words".to_owned(),
+            started_at,
+            finished_at: 9,
+            ..Default::default()
+        })
+    }
+
+    fn code(state: &ContainerState) -> ExitCode {
+        match state {
+            ContainerState::Exited { exit, .. } => exit.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_end_that_nobody_saw_is_lost_and_a_programs_own_255_is_not() {
+        let lost = ended(255, "Unknown", 1);
+        assert_eq!(code(&lost), ExitCode::Lost);
+        let ContainerState::Exited { exit, .. } = lost else { panic!() };
+        assert_eq!(exit.reason, "ContainerStatusUnknown");
+        assert_eq!(code(&ended(255, "Error", 1)), ExitCode::Known(255));
+        assert_eq!(code(&ended(0, "Completed", 1)), ExitCode::Known(0));
+        assert_eq!(code(&ended(137, "OOMKilled", 1)), ExitCode::Known(137));
+    }
+
+    #[test]
+    fn a_start_that_failed_never_started() {
+        let ContainerState::Exited { started_at, exit } = ended(128, "StartError", 0) else { panic!() };
+        assert_eq!((started_at, exit.reason.as_str(), exit.message.as_str()), (None, "StartError", "words"));
+    }
+
+    #[test]
+    fn every_state_has_its_phase() {
+        for there in [
+            api::ContainerState::ContainerCreated,
+            api::ContainerState::ContainerRunning,
+            api::ContainerState::ContainerExited,
+            api::ContainerState::ContainerUnknown,
+        ] {
+            let status = api::ContainerStatus { state: there.into(), ..Default::default() };
+            assert_eq!(ContainerPhase::from(&state(&status)), phase(there));
+        }
+        // A number that no version of the API has.
+        let odd = api::ContainerStatus { state: 77, ..Default::default() };
+        assert_ne!(state(&odd), ContainerState::Running { started_at: given(0) });
+    }
+}

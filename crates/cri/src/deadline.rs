@@ -1,0 +1,49 @@
+//! How long each call may take: the kubelet's numbers. They are bounds on a runtime that hangs, not expectations.
+
+use std::time::Duration;
+
+/// Most calls.
+pub(crate) const CALL: Duration = Duration::from_secs(120);
+/// Making a sandbox: its network may have to be set up by plugins that wait for others.
+pub(crate) const RUN_SANDBOX: Duration = Duration::from_secs(240);
+/// The first calls, which a runtime that works answers at once.
+pub(crate) const GREETING: Duration = Duration::from_secs(10);
+
+/// Stopping a container with this grace.
+pub(crate) fn stop(grace: Duration) -> Duration {
+    CALL.saturating_add(grace)
+}
+
+/// A command that the runtime itself ends after `timeout`; without one it may take as long as it takes.
+pub(crate) fn exec(timeout: Option<Duration>) -> Option<Duration> {
+    timeout.map(|timeout| CALL.saturating_add(timeout))
+}
+
+/// CRI counts in whole seconds; a part of one is a whole one, so that nothing is cut short.
+pub(crate) fn whole_seconds(duration: Duration) -> i64 {
+    let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
+    // Go's durations end at 292 years of nanoseconds; runtimes multiply.
+    i64::try_from(seconds).unwrap_or(i64::MAX).min(i64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_the_kubelets() {
+        assert_eq!(stop(Duration::from_secs(30)), Duration::from_secs(150));
+        assert_eq!(stop(Duration::MAX), Duration::MAX, "no overflow");
+        assert_eq!(exec(Some(Duration::from_secs(1))), Some(Duration::from_secs(121)));
+        assert_eq!(exec(None), None);
+        assert_eq!(RUN_SANDBOX, CALL * 2);
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_a_whole_one() {
+        for (millis, seconds) in [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
+        }
+        assert_eq!(whole_seconds(Duration::MAX), i64::from(u32::MAX), "a runtime may multiply it by 10⁹");
+    }
+}

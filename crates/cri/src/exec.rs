@@ -1,0 +1,102 @@
+//! Commands in containers.
+//!
+//! A command with streams is not there yet: CRI answers with the address of a server that speaks SPDY.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use minke_core::runtime::{ContainerId, ExecOutput, ExecRequest, ExecService, ExecSession, RuntimeError};
+
+use crate::error::{Subject, is_not_running, no_program};
+use crate::runtime::{CallError, CriRuntime};
+use crate::{api, deadline};
+
+const EXEC: &str = "exec";
+
+#[async_trait]
+impl ExecService for CriRuntime {
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        timeout: Option<Duration>,
+    ) -> Result<ExecOutput, RuntimeError> {
+        let inner = &self.inner;
+        let request = api::ExecSyncRequest {
+            container_id: id.0.clone(),
+            cmd: command.to_vec(),
+            timeout: timeout.map_or(0, deadline::whole_seconds),
+        };
+        let mut client = inner.connection.runtime();
+        let call = inner.bounded(deadline::exec(timeout), client.exec_sync(request));
+        // The runtime counts in seconds; a shorter time is kept here. Dropping the call ends the command.
+        let answer = match timeout {
+            Some(after) => match tokio::time::timeout(after, call).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(RuntimeError::TimedOut { operation: EXEC, after }),
+            },
+            None => call.await,
+        };
+        match answer {
+            Ok(output) => {
+                Ok(ExecOutput { exit_code: output.exit_code, stdout: cut(output.stdout), stderr: cut(output.stderr) })
+            }
+            Err(error) => Err(exec_error(id, timeout, error)),
+        }
+    }
+
+    async fn exec(&self, _id: &ContainerId, _request: &ExecRequest) -> Result<ExecSession, RuntimeError> {
+        let feature = "commands with streams over CRI".to_owned();
+        Err(RuntimeError::Unsupported { operation: EXEC, feature })
+    }
+}
+
+fn cut(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.truncate(ExecOutput::LIMIT);
+    bytes
+}
+
+fn exec_error(id: &ContainerId, timeout: Option<Duration>, error: CallError) -> RuntimeError {
+    if let Some(status) = error.status() {
+        if is_not_running(status) {
+            return RuntimeError::Invalid { operation: EXEC, message: format!("container {id} does not run") };
+        }
+        if status.code() == tonic::Code::DeadlineExceeded {
+            return RuntimeError::TimedOut { operation: EXEC, after: timeout.unwrap_or_default() };
+        }
+        if let Some((exit_code, message)) = no_program(status.message()) {
+            return RuntimeError::NotExecutable { operation: EXEC, exit_code, message };
+        }
+    }
+    error.into_runtime(EXEC, Subject::Container(&id.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    #[test]
+    fn refusals_of_a_command_are_told_apart() {
+        let id = ContainerId("c".to_owned());
+        let of = |code, message: &str| {
+            exec_error(&id, Some(Duration::from_secs(1)), CallError::Status(Status::new(code, message)))
+        };
+        let ended = of(Code::Unknown, "container is in CONTAINER_EXITED state");
+        assert!(matches!(ended, RuntimeError::Invalid { .. }), "{ended:?}");
+        let late =
+            of(Code::DeadlineExceeded, "failed to exec in container: timeout 1s exceeded: context deadline exceeded");
+        assert!(matches!(late, RuntimeError::TimedOut { after, .. } if after == Duration::from_secs(1)), "{late:?}");
+        let missing =
+            of(Code::Unknown, "OCI runtime exec failed: exec: \"x\": executable file not found in $PATH: unknown");
+        assert!(matches!(missing, RuntimeError::NotExecutable { exit_code: 127, .. }), "{missing:?}");
+        assert!(of(Code::NotFound, "no such container").is_not_found());
+    }
+
+    #[test]
+    fn output_is_cut_at_the_ports_limit() {
+        assert_eq!(cut(vec![0; ExecOutput::LIMIT + 5]).len(), ExecOutput::LIMIT);
+        assert_eq!(cut(vec![0; 5]).len(), 5);
+    }
+}

@@ -1,0 +1,134 @@
+//! Sandboxes.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use minke_core::identity::PodUid;
+use minke_core::runtime::{
+    ListFilter, RuntimeError, SandboxConfig, SandboxId, SandboxInfo, SandboxService, SandboxStatus, labels,
+};
+use tonic::Code;
+
+use crate::convert::{own, sandbox};
+use crate::error::Subject;
+use crate::runtime::{CallError, CriRuntime, Inner};
+use crate::{api, cgroup, deadline};
+
+const RUN: &str = "run sandbox";
+const STOP: &str = "stop sandbox";
+const REMOVE: &str = "remove sandbox";
+const STATUS: &str = "sandbox status";
+
+#[async_trait]
+impl SandboxService for CriRuntime {
+    async fn run_sandbox(&self, config: &SandboxConfig) -> Result<SandboxId, RuntimeError> {
+        let (inner, handler) = (self.inner.clone(), config.runtime_handler.clone());
+        if config.namespaces.user.is_some() && !inner.facts.handler(&handler).user_namespaces {
+            let feature = format!(
+                "user namespaces (hostUsers: false); {} {} does not offer them",
+                inner.facts.name, inner.facts.version
+            );
+            return Err(RuntimeError::Unsupported { operation: RUN, feature });
+        }
+        let name = format!("{} attempt {}", config.pod, config.attempt);
+        let (pod, there) = (config.pod.uid.clone(), sandbox::config(config, inner.facts.cgroup_driver));
+        Self::to_the_end(RUN, async move {
+            let request = api::RunPodSandboxRequest { config: Some(there), runtime_handler: handler };
+            let mut client = inner.connection.runtime();
+            let made = inner.bounded(Some(deadline::RUN_SANDBOX), client.run_pod_sandbox(request)).await;
+            let id = made.map_err(|e| match e.status().map(tonic::Status::code) {
+                // Something that it needs; the sandbox itself can't be missing.
+                Some(Code::NotFound) => e.into_runtime(RUN, Subject::Runtime),
+                Some(_) | None => e.into_runtime(RUN, Subject::Sandbox(&name)),
+            })?;
+            inner.pods().insert(id.pod_sandbox_id.clone(), pod);
+            Ok(SandboxId(id.pod_sandbox_id))
+        })
+        .await
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        Self::to_the_end(STOP, async move {
+            let request = api::StopPodSandboxRequest { pod_sandbox_id: id.0.clone() };
+            let mut client = inner.connection.runtime();
+            let stopped = inner.call(STOP, Subject::Sandbox(&id.0), client.stop_pod_sandbox(request)).await;
+            gone_is_done(stopped.map(drop))
+        })
+        .await
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        Self::to_the_end(REMOVE, async move { remove(&inner, &id).await }).await
+    }
+
+    async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, RuntimeError> {
+        let status = raw_status(&self.inner, id).await?;
+        let nobodys = || RuntimeError::NotFound { operation: STATUS, what: "sandbox", id: id.0.clone() };
+        status.and_then(sandbox::status).ok_or_else(nobodys)
+    }
+
+    async fn list_sandboxes(&self, filter: &ListFilter) -> Result<Vec<SandboxInfo>, RuntimeError> {
+        let wanted = api::PodSandboxFilter { label_selector: selector(filter), ..Default::default() };
+        let request = api::ListPodSandboxRequest { filter: filter.pod.as_ref().map(|_| wanted) };
+        let inner = &self.inner;
+        let mut client = inner.connection.runtime();
+        let listed = inner.call("list sandboxes", Subject::Runtime, client.list_pod_sandbox(request)).await;
+        let listed: Vec<SandboxInfo> = listed?.items.iter().filter_map(sandbox::info).collect();
+        let known = listed.iter().map(|s| (s.id.0.clone(), s.pod.uid.clone()));
+        match &filter.pod {
+            Some(_) => inner.pods().extend(known),
+            // What is not there any more is still told of once: by the event of its removal.
+            None => keep(&mut inner.pods(), known.collect()),
+        }
+        // A runtime that does not know the selector would list everything.
+        Ok(listed.into_iter().filter(|s| filter.pod.as_ref().is_none_or(|pod| *pod == s.pod.uid)).collect())
+    }
+}
+
+/// Most sandboxes of which it is remembered whose they were.
+const REMEMBERED: usize = 4096;
+
+fn keep(pods: &mut HashMap<String, PodUid>, listed: HashMap<String, PodUid>) {
+    if pods.len() > REMEMBERED {
+        pods.retain(|id, _| listed.contains_key(id));
+    }
+    pods.extend(listed);
+}
+
+/// Only of this Pod.
+pub(crate) fn selector(filter: &ListFilter) -> HashMap<String, String> {
+    filter.pod.iter().map(|pod| (labels::POD_UID.to_owned(), pod.to_string())).collect()
+}
+
+/// What is not there has been stopped and removed.
+pub(crate) fn gone_is_done(result: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        result => result,
+    }
+}
+
+async fn raw_status(inner: &Inner, id: &SandboxId) -> Result<Option<api::PodSandboxStatus>, RuntimeError> {
+    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id.0.clone(), verbose: false };
+    let mut client = inner.connection.runtime();
+    Ok(inner.call(STATUS, Subject::Sandbox(&id.0), client.pod_sandbox_status(request)).await?.status)
+}
+
+async fn remove(inner: &Inner, id: &SandboxId) -> Result<(), RuntimeError> {
+    let cgroup = match raw_status(inner, id).await {
+        Ok(status) => status.and_then(|mut s| s.annotations.remove(own::CGROUP_PARENT)),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.0.clone() };
+    let removed = inner.bounded(Some(deadline::CALL), inner.connection.runtime().remove_pod_sandbox(request)).await;
+    gone_is_done(removed.map(drop).map_err(|e: CallError| e.into_runtime(REMOVE, Subject::Sandbox(&id.0))))?;
+    if let Some(path) = cgroup {
+        let driver = inner.facts.cgroup_driver;
+        // Nobody waits for it to succeed: what is left is an empty directory.
+        drop(tokio::task::spawn_blocking(move || cgroup::remove(&path, driver)).await);
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! A runtime that goes away: nothing is made up, and it is back with the first call after its return.
+
+use std::time::Duration;
+
+use minke_core::runtime::{
+    ContainerId, ContainerService as _, ImageService as _, ListFilter, NoProgress, PullError, PullRequest,
+    RuntimeError, SandboxId, SandboxService as _, error_chain,
+};
+
+use crate::Health;
+use crate::fake::{FakeCri, Fault};
+
+#[tokio::test]
+async fn calls_fail_clearly_while_it_is_gone_and_work_when_it_is_back() {
+    let mut fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let health = runtime.health();
+    runtime.list_sandboxes(&ListFilter::default()).await.unwrap();
+    assert_eq!(*health.borrow(), Health::Answers);
+
+    fake.go_away().await;
+    let id = ContainerId("c".to_owned());
+    for _ in 0..2 {
+        for error in [
+            runtime.list_sandboxes(&ListFilter::default()).await.unwrap_err(),
+            runtime.container_status(&id).await.unwrap_err(),
+            runtime.stop_container(&id, Duration::ZERO).await.unwrap_err(),
+            runtime.remove_container(&id).await.unwrap_err(),
+            runtime.stop_sandbox(&SandboxId("s".to_owned())).await.unwrap_err(),
+            runtime.image_status("a").await.unwrap_err(),
+        ] {
+            assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error:?}");
+            assert!(!error_chain(&error).contains("code:"), "{}", error_chain(&error));
+        }
+    }
+    assert!(matches!(&*health.borrow(), Health::Silent { .. }));
+    let request =
+        PullRequest { image: "a".to_owned(), credentials: Vec::new(), progress: std::sync::Arc::new(NoProgress) };
+    let error = runtime.pull_image(&request).await.unwrap_err();
+    assert!(matches!(&error, PullError::Storage { message, .. } if message.contains("does not answer")), "{error:?}");
+
+    fake.come_back();
+    runtime.list_sandboxes(&ListFilter::default()).await.unwrap();
+    assert_eq!(*health.borrow(), Health::Answers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_ends_at_its_deadline() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let id = ContainerId("c".to_owned());
+    let seconds = |error: RuntimeError| match error {
+        RuntimeError::TimedOut { after, .. } => after.as_secs(),
+        other => panic!("{other:?}"),
+    };
+    fake.fault("StopContainer", Fault::Hang);
+    assert_eq!(seconds(runtime.stop_container(&id, Duration::from_secs(30)).await.unwrap_err()), 150);
+    fake.fault("ListContainers", Fault::Hang);
+    assert_eq!(seconds(runtime.list_containers(&ListFilter::default()).await.unwrap_err()), 120);
+    fake.fault("RunPodSandbox", Fault::Hang);
+    let config = crate::convert::sandbox::tests::example();
+    assert_eq!(seconds(runtime.run_sandbox(&config).await.unwrap_err()), 240);
+    assert!(
+        matches!(&*runtime.health().borrow(), Health::Silent { why, .. } if why.contains("120 s") || why.contains("150 s"))
+    );
+}

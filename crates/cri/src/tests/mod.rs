@@ -1,0 +1,6 @@
+//! The adapter against the fake server.
+
+mod calls;
+mod events;
+mod gone;
+mod peers;
