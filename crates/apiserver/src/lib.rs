@@ -1,17 +1,19 @@
 //! Minke's embedded Kubernetes API: for one machine, small, durable, and faithful to what clients need.
 //!
 //! Here:
+//! - [`apply`]: server-side apply, and who owns which fields.
 //! - [`error`]: what went wrong, as clients read it.
 //! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`schema`]: what the types are.
 //! - [`store`]: revisioned objects, durable and watched.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds, apply, protobuf bodies, tables, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds, protobuf bodies, tables, OpenAPI,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
 
+pub mod apply;
 pub mod error;
 pub mod patch;
 pub mod schema;

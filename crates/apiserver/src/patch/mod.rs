@@ -5,7 +5,7 @@
 //! | `application/json-patch+json` | [`json_patch`] (RFC 6902, with upstream's limits) |
 //! | `application/merge-patch+json` | [`merge_patch`] (RFC 7386) |
 //! | `application/strategic-merge-patch+json` | [`strategic_merge_patch`]; built-in kinds only |
-//! | `application/apply-patch+yaml` | `apply`, not here yet |
+//! | `application/apply-patch+yaml` | [`crate::apply`] |
 //!
 //! A patch may take everything away, `kind` included: the caller decodes and validates what comes out as it does a
 //! body. A caller whose precondition failed patches again, with the newer object.

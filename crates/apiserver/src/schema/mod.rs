@@ -10,6 +10,7 @@
 
 mod parse;
 mod structural;
+mod zero;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
