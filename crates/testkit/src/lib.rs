@@ -1,9 +1,11 @@
 //! Helpers of Minke's tests and demo that need no other tool on the machine: images made in memory
-//! ([`ImageBuilder`], [`busybox_image`]), a registry on loopback with faults on demand ([`Registry`]), and state
-//! directories that clean up after themselves ([`TempState`]).
+//! ([`ImageBuilder`], [`busybox_image`]), a registry on loopback with faults on demand ([`Registry`]), state
+//! directories that clean up after themselves ([`TempState`]), and real containerds out of Debian's packages
+//! ([`containerd::Containerd`]).
 
 mod archive;
 mod busybox;
+pub mod containerd;
 mod image;
 mod layer;
 pub mod registry;

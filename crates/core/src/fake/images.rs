@@ -45,7 +45,8 @@ impl ImageService for FakeRuntime {
             let used = ids.iter().any(|(_, s)| world.containers.values().any(|c| c.config.image == s.id));
             if used {
                 let operation = Op::RemoveImage.name();
-                return Err(RuntimeError::failed(operation, format!("image {image} is used by a container")));
+                let message = format!("image {image} is used by a container");
+                return Err(RuntimeError::Invalid { operation, message });
             }
             world.images.retain(|name, s| name != image && s.id.0 != image);
             Ok(())

@@ -120,9 +120,16 @@ impl Sandbox {
 
     pub(super) fn status(&self) -> Option<SandboxStatus> {
         let config = &self.record.config;
+        // Addresses of a network that is gone may be another Pod's by now.
+        let ips = match self.life() {
+            SandboxLife::NotReady { detached: true } => Vec::new(),
+            SandboxLife::Making | SandboxLife::Ready(_) | SandboxLife::NotReady { detached: false } => {
+                lock(&self.life).1.clone()
+            }
+        };
         Some(SandboxStatus {
             info: self.info()?,
-            ips: lock(&self.life).1.clone(),
+            ips,
             namespaces: config.namespaces.clone(),
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),

@@ -1,0 +1,472 @@
+//! The table: what is done, what is to be seen, and who differs why.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+
+use futures_util::FutureExt as _;
+
+use crate::scenarios::{containers, events, exec, images, logs, resources, sandboxes, stopping};
+use crate::stage::{Broken, Stage};
+use crate::subject::{Kind, Subject};
+
+type Run = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Result<(), Broken>> + 'a>>;
+
+/// What a scenario needs of a runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: every runtime can.
+    Nothing,
+    /// Containers that are real processes.
+    Programs,
+}
+
+/// A runtime that differs, as it may.
+#[derive(Debug, Clone, Copy)]
+pub struct But {
+    /// Which ones.
+    pub of: &'static [Kind],
+    /// What is seen there instead.
+    pub sees: &'static [&'static str],
+    /// Why that is so, and what Minke makes of it.
+    pub why: &'static str,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name, as a test's.
+    pub name: &'static str,
+    run: Run,
+    sees: &'static [&'static str],
+    needs: Needs,
+    alone: bool,
+    but: &'static [But],
+}
+
+/// How a scenario went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// As the table says.
+    Holds,
+    /// It needs what this runtime does not have.
+    NotForThis(&'static str),
+    /// Otherwise; what was expected and seen, line by line.
+    Differs(String),
+}
+
+impl Scenario {
+    const fn new(name: &'static str, run: Run, sees: &'static [&'static str]) -> Self {
+        Self { name, run, sees, needs: Needs::Nothing, alone: false, but: &[] }
+    }
+
+    const fn of_programs(self) -> Self {
+        Self { needs: Needs::Programs, ..self }
+    }
+
+    /// Not beside others on the same runtime.
+    const fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
+    const fn but(self, but: &'static [But]) -> Self {
+        Self { but, ..self }
+    }
+
+    /// Whether it must have the runtime for itself.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// What is to be seen on this runtime.
+    fn expected(&self, kind: Kind) -> &'static [&'static str] {
+        self.but.iter().find(|but| but.of.contains(&kind)).map_or(self.sees, |but| but.sees)
+    }
+
+    /// Carries it out on a runtime, and clears up.
+    pub async fn run(&self, subject: &Subject) -> Verdict {
+        if self.needs == Needs::Programs && !subject.kind.runs_programs() {
+            return Verdict::NotForThis("containers here are no real processes");
+        }
+        let stage = match Stage::new(subject, self.name) {
+            Ok(stage) => stage,
+            Err(broken) => return Verdict::Differs(broken.0),
+        };
+        let done = AssertUnwindSafe((self.run)(&stage)).catch_unwind().await;
+        let cleared = stage.clear().await;
+        let mut seen = stage.transcript();
+        let broken = match done {
+            Ok(done) => done.err().map(|broken| broken.0),
+            Err(_) => Some("panicked".to_owned()),
+        };
+        for broken in broken.into_iter().chain(cleared.err().map(|broken| format!("clearing up: {}", broken.0))) {
+            seen.push_str(&format!("BROKEN {broken}\n"));
+        }
+        compare(self.expected(subject.kind), &seen)
+    }
+}
+
+impl std::fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scenario").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Line by line.
+fn compare(expected: &[&str], seen: &str) -> Verdict {
+    let seen: Vec<&str> = seen.lines().collect();
+    let wanted: Vec<&str> = expected.iter().flat_map(|line| line.lines()).collect();
+    if seen == wanted {
+        return Verdict::Holds;
+    }
+    let mut text = String::new();
+    for at in 0..seen.len().max(wanted.len()) {
+        match (wanted.get(at), seen.get(at)) {
+            (Some(wanted), Some(seen)) if wanted == seen => text.push_str(&format!("    {seen}\n")),
+            (wanted, seen) => {
+                text.extend(wanted.map(|line| format!("  - {line}\n")));
+                text.extend(seen.map(|line| format!("  + {line}\n")));
+            }
+        }
+    }
+    Verdict::Differs(text)
+}
+
+/// All rows.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario::new(
+        "a_sandbox_is_made_stopped_and_removed_each_twice",
+        |s| Box::pin(sandboxes::lives_and_goes(s)),
+        &[
+            "made: ready, listed [0 ready]",
+            "stop: ok",
+            "stop: ok",
+            "stopped: not ready, listed [0 not ready]",
+            "remove: ok",
+            "remove: ok",
+            "removed: no such sandbox, listed []",
+        ],
+    ),
+    Scenario::new(
+        "a_sandbox_is_made_once_for_each_attempt",
+        |s| Box::pin(sandboxes::attempts(s)),
+        &[
+            "the same attempt: sandbox exists already",
+            "the first one is ready",
+            "the next attempt: ok",
+            "listed [0 not ready, 1 ready]",
+        ],
+    ),
+    Scenario::new(
+        "labels_and_annotations_come_back",
+        |s| Box::pin(sandboxes::labels_come_back(s)),
+        &[
+            "labels of the sandbox: as given",
+            "annotations of the sandbox: as given",
+            "the Pod: as given",
+            "labels of the container: as given",
+            "annotations of the container: as given",
+            "the container: as given",
+            "its image: as given",
+            "its log: as given",
+        ],
+    ),
+    Scenario::new(
+        "removing_a_sandbox_takes_its_containers_along",
+        |s| Box::pin(sandboxes::removal_takes_containers_along(s)),
+        &["remove: ok", "the container: no such container", "listed: 0"],
+    ),
+    Scenario::new(
+        "stopping_a_sandbox_ends_its_containers",
+        |s| Box::pin(sandboxes::stopping_ends_containers(s)),
+        &["stop: ok", "the container: exited 137 Error", "a container in a stopped sandbox: failed"],
+    ),
+    Scenario::new(
+        "a_sandbox_has_addresses_unless_it_is_on_the_hosts_network",
+        |s| Box::pin(sandboxes::addresses(s)),
+        &["on the host's network: 0 addresses", "on a network of its own: some", "as asked for: true", "stopped: none"],
+    ),
+    Scenario::new(
+        "a_container_is_created_then_runs_then_has_ended",
+        |s| Box::pin(containers::created_then_running_then_ended(s)),
+        &[
+            "made: created, listed [app 0 created]",
+            "started: running, listed [app 0 running]",
+            "started again: failed",
+            "still running",
+            "killed: exited 137 Error, listed [app 0 exited]",
+            "started after its end: failed",
+            "times in order: true",
+        ],
+    ),
+    Scenario::new(
+        "exit_codes_are_those_of_the_program",
+        |s| Box::pin(containers::exit_codes(s)),
+        &["exited 0 Completed", "exited 1 Error", "exited 126 Error", "exited 255 Error"],
+    ),
+    Scenario::new(
+        "ends_by_signals",
+        |s| Box::pin(containers::signals(s)),
+        &["term: exited 143 Error", "segv: exited 139 Error", "itself: exited 3 Error"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "a_program_that_is_missing_is_a_start_error",
+        |s| Box::pin(containers::a_missing_program(s)),
+        &["start: failed", "exited 128 StartError, never started", "listed [app 0 exited]", "remove: ok"],
+    )
+    .but(&[But {
+        of: &[Kind::Embedded],
+        sees: &["start: invalid", "exited 128 StartError, never started", "listed [app 0 exited]", "remove: ok"],
+        why: "it knows that another try is pointless, where CRI has only a text; the status decides, not the error",
+    }]),
+    Scenario::new(
+        "an_image_or_a_sandbox_that_is_missing_is_told",
+        |s| Box::pin(containers::a_missing_image(s)),
+        &["create: no such image", "listed []", "in no sandbox: no such sandbox"],
+    ),
+    Scenario::new(
+        "a_container_is_made_once_for_each_attempt",
+        |s| Box::pin(containers::twice_the_same_attempt(s)),
+        &[
+            "the same attempt: container exists already",
+            "exited 4 Error",
+            "the same attempt after its end: container exists already",
+            "the next attempt: listed [app 0 exited, app 1 created]",
+            "exited 4 Error, listed [app 1 exited]",
+        ],
+    ),
+    Scenario::new(
+        "removing_a_container_kills_it_and_can_be_repeated",
+        |s| Box::pin(containers::removal(s)),
+        &[
+            "remove: ok",
+            "remove: ok",
+            "status: no such container",
+            "listed []",
+            "its log stays: true",
+            "remove an unstarted one: ok",
+        ],
+    )
+    .but(&[But {
+        of: &[Kind::Fake],
+        sees: &["remove: ok", "remove: ok", "status: no such container", "listed []", "remove an unstarted one: ok"],
+        why: "no program, no log",
+    }]),
+    Scenario::new(
+        "unknown_ids_are_told_apart_from_failures",
+        |s| Box::pin(containers::unknown_ids(s)),
+        &[
+            "sandbox status: no such sandbox",
+            "stop sandbox: ok",
+            "remove sandbox: ok",
+            "container status: no such container",
+            "start: no such container",
+            "stop: ok",
+            "remove: ok",
+            "reopen log: no such container",
+            "exec: no such container",
+        ],
+    ),
+    Scenario::new(
+        "lists_are_filtered_by_pod",
+        |s| Box::pin(containers::lists_are_filtered(s)),
+        &["own: [app 0 running, side 0 exited]", "of nobody: []", "in the list of all: 2"],
+    ),
+    Scenario::new(
+        "a_stop_asks_then_kills",
+        |s| Box::pin(stopping::asks_then_kills(s)),
+        &[
+            "stop: ok",
+            "obeyed: exited 5 Error",
+            "stop: ok",
+            "ignored: exited 137 Error, after its grace: true",
+            "stop without grace: ok",
+            "killed: exited 137 Error",
+        ],
+    ),
+    Scenario::new(
+        "a_stop_of_what_has_ended_changes_nothing",
+        |s| Box::pin(stopping::again_changes_nothing(s)),
+        &["exited 3 Error", "stop: ok", "stop: ok", "exited 3 Error"],
+    ),
+    Scenario::new(
+        "a_stop_before_the_start_is_no_success",
+        |s| Box::pin(stopping::before_the_start(s)),
+        &["stop: ok", "exited 137 Error, never started"],
+    ),
+    Scenario::new(
+        "a_shorter_grace_overtakes_a_longer_one",
+        |s| Box::pin(stopping::a_shorter_grace_overtakes(s)),
+        &["short: ok, long: ok", "exited 137 Error, early: true"],
+    ),
+    Scenario::new(
+        "the_stop_signal_of_the_manifest_is_sent",
+        |s| Box::pin(stopping::the_signal_of_the_manifest(s)),
+        &["exited 11 Error"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "logs_are_records_with_stream_and_tag",
+        |s| Box::pin(logs::cri_format(s)),
+        &["stdout F out", "stderr F err", "stdout F no line end"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "long_lines_are_cut_and_joined_again",
+        |s| Box::pin(logs::long_lines(s)),
+        &["40000 bytes, then \"\\nend\\n\"", "in parts: true, none larger than 16 KiB: true"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "a_log_is_reopened_after_it_was_renamed",
+        |s| Box::pin(logs::rotation(s)),
+        &["reopen: ok", "the new file is there: true", "old: [\"up\"], new: [\"after\"]"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "commands_have_output_and_codes",
+        |s| Box::pin(exec::output_and_codes(s)),
+        &[
+            "7 \"out\\n\" \"err\\n\"",
+            "0 \"\" \"\"",
+            "137 \"\" \"\"",
+            "a missing program: not executable 127",
+            "the container is running",
+        ],
+    )
+    .of_programs(),
+    Scenario::new(
+        "commands_need_a_container_that_runs",
+        |s| Box::pin(exec::where_nothing_runs(s)),
+        &["before the start: invalid", "after the end: invalid"],
+    ),
+    Scenario::new(
+        "a_command_that_takes_too_long_is_killed",
+        |s| Box::pin(exec::a_timeout_kills(s)),
+        &["timed out", "the command is gone", "the container is running"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "commands_with_streams_and_terminals",
+        |s| Box::pin(exec::streams(s)),
+        &["9 \"got one\\ntwo\\n\" \"err\\n\"", "terminal: 4 \"17 91\\n\", errors apart: false"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "events_tell_a_life_in_order",
+        |s| Box::pin(events::of_a_life(s)),
+        &[
+            "sandbox Created",
+            "sandbox Started",
+            "container Created",
+            "container Started",
+            "container Stopped",
+            "container Deleted",
+            "sandbox Stopped",
+            "sandbox Deleted",
+        ],
+    )
+    .alone(),
+    Scenario::new(
+        "a_start_that_fails_is_never_told_as_started",
+        |s| Box::pin(events::of_a_start_that_fails(s)),
+        &["created: true, started: false"],
+    )
+    .alone(),
+    Scenario::new(
+        "the_store_of_images",
+        |s| Box::pin(images::the_store(s)),
+        &[
+            "its name is listed",
+            "its id is a digest: true",
+            "it has a size: true",
+            "by id it is the same: true",
+            "listed: 1",
+            "remove: ok",
+            "remove: ok",
+            "there: false",
+            "another: false",
+            "disk: true",
+        ],
+    ),
+    Scenario::new(
+        "an_image_in_use_stays",
+        |s| Box::pin(images::in_use(s)),
+        &["remove: invalid", "there: true", "the container is running"],
+    )
+    .alone(),
+    Scenario::new(
+        "pulls_tell_why_they_fail",
+        |s| Box::pin(images::pulls(s)),
+        &["/good:1: pulled, there: true", "/missing:1: not found", "/secret:1: denied", "Not A Name: invalid name"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "limits_show_inside",
+        |s| Box::pin(resources::limits(s)),
+        &["exited 0 Completed", "67108864\n20000\n900"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "a_program_that_needs_too_much_memory_is_oom_killed",
+        |s| Box::pin(resources::out_of_memory(s)),
+        &["exited 137 OOMKilled"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "environment_directory_and_mounts_are_as_asked",
+        |s| Box::pin(resources::environment_and_mounts(s)),
+        &[
+            "exited 0 Completed",
+            "a b=c\n/made/for/me\nfrom the machine\nwritten\nread-only",
+            "on the machine: \"more\\n\"",
+        ],
+    )
+    .of_programs(),
+    Scenario::new(
+        "use_is_counted_while_a_container_runs",
+        |s| Box::pin(resources::use_is_counted(s)),
+        &[
+            "the Pod's: true",
+            "containers: [\"app\"]",
+            "memory: true, processes: true",
+            "the whole is no less: true",
+            "after its end: 0",
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_shows_line_by_line() {
+        assert_eq!(compare(&["a", "b\nc"], "a\nb\nc\n"), Verdict::Holds);
+        let Verdict::Differs(text) = compare(&["a", "b"], "a\nx\ny\n") else { panic!("holds") };
+        assert_eq!(text, "    a\n  - b\n  + x\n  + y\n");
+        assert_ne!(compare(&["a", "b"], "a\n"), Verdict::Holds);
+    }
+
+    #[test]
+    fn rows_have_names_of_their_own_and_every_difference_a_reason() {
+        let names: BTreeSet<&str> = SCENARIOS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), SCENARIOS.len());
+        for row in SCENARIOS {
+            assert!(!row.sees.is_empty(), "{row:?}");
+            for but in row.but {
+                assert!(!but.of.is_empty() && !but.why.is_empty() && but.sees != row.sees, "{row:?} {but:?}");
+                assert!(but.of.iter().all(|kind| row.needs == Needs::Nothing || kind.runs_programs()), "{row:?}");
+            }
+            let kinds: Vec<Kind> = row.but.iter().flat_map(|but| but.of.to_vec()).collect();
+            assert_eq!(
+                kinds.iter().collect::<BTreeSet<_>>().len(),
+                kinds.len(),
+                "{row:?} has two rows for one runtime"
+            );
+        }
+    }
+}

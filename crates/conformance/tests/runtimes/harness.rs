@@ -1,0 +1,134 @@
+//! Runs the suite on all subjects at a time and sums it up as the usual test runner does.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{StreamExt as _, stream};
+use minke_conformance::{Kind, SCENARIOS, Scenario, Subject, Verdict};
+use minke_testkit::{BUSYBOX, TempState};
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use crate::{embedded, fake, images};
+
+/// Scenarios of one runtime at a time. Most of them wait.
+const AT_A_TIME: usize = 4;
+
+/// What a runtime left of its Pods when all scenarios were over.
+pub(crate) trait Traces {
+    /// A line each.
+    fn leftovers(&self) -> String;
+}
+
+impl Traces for TempState {
+    fn leftovers(&self) -> String {
+        String::new()
+    }
+}
+
+/// How it went, over all subjects.
+#[derive(Debug, Default)]
+struct Sum {
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Sum {
+    fn record(&self, name: &str, began: Instant, difference: Option<&str>) {
+        let took = began.elapsed().as_millis();
+        let (counter, said) = match difference {
+            None => (&self.passed, format!("test {name} ... ok ({took} ms)")),
+            Some(text) => (&self.failed, format!("test {name} ... FAILED ({took} ms)\n{text}")),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        println!("{}", said.trim_end());
+    }
+}
+
+/// Runs everything whose name contains an argument of the command line, all without one.
+pub(crate) fn run() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filters: Vec<String> = arguments.iter().filter(|a| !a.starts_with('-')).cloned().collect();
+    let sum = Sum::default();
+    let wanted = Wanted(filters);
+    if arguments.iter().any(|a| a == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    // The fake's time stands still while something can be done.
+    let paused = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    paused.block_on(async {
+        let temp = TempState::new().unwrap();
+        suite(fake::subject(&temp), &temp, &sum, &wanted).await;
+    });
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(real(&sum, &wanted));
+    let (passed, failed) = (sum.passed.into_inner(), sum.failed.into_inner());
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What the command line asks for.
+struct Wanted(Vec<String>);
+
+impl Wanted {
+    fn name(kind: Kind, scenario: &str) -> String {
+        format!("{}::{scenario}", kind.name())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|filter| name.contains(filter.as_str()))
+    }
+
+    fn scenarios(&self, kind: Kind) -> impl Iterator<Item = &'static Scenario> {
+        SCENARIOS.iter().filter(move |row| self.has(&Self::name(kind, row.name)))
+    }
+}
+
+/// The runtimes that run programs.
+async fn real(sum: &Sum, wanted: &Wanted) {
+    if let Some(reason) = missing() {
+        println!("SKIPPED conformance_of_real_runtimes: {reason}");
+        return;
+    }
+    let registry = images::registry().await;
+    let host = registry.host();
+    let on_embedded = async {
+        if wanted.scenarios(Kind::Embedded).next().is_some() {
+            let (subject, place) = embedded::subject(&host).await;
+            suite(subject, &place, sum, wanted).await;
+        }
+    };
+    on_embedded.await;
+}
+
+/// What this machine lacks for real containers.
+fn missing() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root");
+    }
+    (!Path::new(BUSYBOX).exists()).then_some("needs /bin/busybox (Debian's busybox-static)")
+}
+
+/// All scenarios on one subject: some at a time, then those that must be alone, then a look at what is left.
+async fn suite(subject: Subject, traces: &impl Traces, sum: &Sum, wanted: &Wanted) {
+    let kind = subject.kind;
+    let (alone, together): (Vec<_>, Vec<_>) = wanted.scenarios(kind).partition(|row| row.is_alone());
+    let subject_ref = &subject;
+    let one = |row: &'static Scenario| async move {
+        let began = Instant::now();
+        let name = Wanted::name(kind, row.name);
+        match row.run(subject_ref).await {
+            Verdict::Holds => sum.record(&name, began, None),
+            Verdict::Differs(text) => sum.record(&name, began, Some(&text)),
+            Verdict::NotForThis(why) => println!("{name} is not for this runtime: {why}"),
+        }
+    };
+    stream::iter(together).for_each_concurrent(AT_A_TIME, one).await;
+    stream::iter(alone).for_each_concurrent(1, one).await;
+    drop(subject);
+    let name = Wanted::name(kind, "nothing_is_left");
+    let (began, left) = (Instant::now(), traces.leftovers());
+    sum.record(&name, began, (!left.is_empty()).then_some(&left));
+}
