@@ -1,0 +1,222 @@
+//! One subscriber: bound to a uid and an attempt, with a history of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use minke_core::judgement::{History, Now, Presence, Sight, Stage, Verdict, judge};
+
+use super::{Name, Observer, Report, Settings, Target, is_older};
+
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    pub(super) name: Name,
+    pub(super) uid: Option<String>,
+    pub(super) attempt: u32,
+    /// Waits to be told a uid.
+    expects: bool,
+    pub(super) pod: Option<Arc<Pod>>,
+    pub(super) presence: Presence,
+    pub(super) events: Vec<Event>,
+    pub(super) events_asked: Option<Duration>,
+    /// Waits for its turn to ask.
+    pub(super) queued: bool,
+    pub(super) own_deletion: bool,
+    pub(super) wake: Option<Duration>,
+    /// It lives outside of the scope's selector: when to ask for it by name.
+    pub(super) outside: Option<Duration>,
+    /// The first question for its name after it subscribed.
+    pub(super) asked: Option<u64>,
+    /// Nobody of that name was found, by asking.
+    missing: bool,
+    history: History,
+    verdict: Option<Verdict>,
+    told: Option<(Option<Verdict>, Option<Arc<Pod>>, Observer, bool)>,
+}
+
+impl Subscriber {
+    pub(super) fn new(target: Target, attempt: u32) -> Self {
+        let (name, uid, expects) = match target {
+            Target::Uid { namespace, name, uid } => ((namespace, name), Some(uid), false),
+            Target::Named { namespace, name } => ((namespace, name), None, false),
+            Target::Expected { namespace, name } => ((namespace, name), None, true),
+        };
+        Self {
+            name,
+            uid,
+            attempt,
+            expects,
+            pod: None,
+            presence: Presence::Here,
+            events: Vec::new(),
+            events_asked: None,
+            queued: false,
+            own_deletion: false,
+            wake: None,
+            outside: None,
+            asked: None,
+            missing: false,
+            history: History::default(),
+            verdict: None,
+            told: None,
+        }
+    }
+
+    /// The expected Pod is this one.
+    pub(super) fn bind(&mut self, uid: String) {
+        if self.expects {
+            self.expects = false;
+            self.missing = false;
+            self.asked = None;
+            self.uid = Some(uid);
+        }
+    }
+
+    /// Whether nothing that is seen can change anything any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.verdict.as_ref().is_some_and(Verdict::is_final)
+    }
+
+    pub(super) fn node_name(&self) -> Option<&str> {
+        self.pod.as_ref()?.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// Somebody of its name. Whether that concerns it.
+    pub(super) fn see(&mut self, pod: &Arc<Pod>) -> bool {
+        let uid = pod.metadata.uid.as_ref();
+        match (&self.uid, uid) {
+            (None, Some(uid)) if !self.expects => self.uid = Some(uid.clone()),
+            (None, _) => return false,
+            (Some(own), Some(uid)) if own == uid => {}
+            (Some(_), _) => {
+                // Before it was seen, that is the one that had the name before.
+                let newer = self.pod.as_ref().is_some_and(|known| !is_older(pod, known));
+                let newcomer = newer && self.presence == Presence::Here;
+                if newcomer {
+                    self.presence = Presence::Replaced;
+                }
+                return newcomer;
+            }
+        }
+        if self.pod.as_ref().is_some_and(|known| is_older(pod, known)) {
+            return false;
+        }
+        self.missing = false;
+        self.pod = Some(Arc::clone(pod));
+        true
+    }
+
+    /// The answer to a question for its name: nobody, or who has this uid. Whether that is news.
+    pub(super) fn not_found(&mut self, ask: u64, uid: Option<&str>) -> bool {
+        // What was asked before it subscribed, or was bound, says nothing about its Pod.
+        let answers = self.asked.is_some_and(|asked| asked <= ask);
+        if !answers || (uid.is_some() && (uid == self.uid.as_deref() || self.pod.is_some())) {
+            return false;
+        }
+        let news = self.gone();
+        if news && uid.is_some() {
+            self.presence = Presence::Replaced;
+        }
+        news
+    }
+
+    /// There is no such Pod. Whether that is news.
+    pub(super) fn gone(&mut self) -> bool {
+        if self.expects {
+            return false;
+        }
+        let Some(uid) = self.uid.clone() else { return !std::mem::replace(&mut self.missing, true) };
+        if self.presence != Presence::Here {
+            return false;
+        }
+        self.presence = Presence::Gone;
+        if self.pod.is_none() {
+            // Deleted before anybody saw it.
+            let mut pod = Pod::default();
+            pod.metadata.namespace = Some(self.name.0.clone());
+            pod.metadata.name = Some(self.name.1.clone());
+            pod.metadata.uid = Some(uid);
+            self.pod = Some(Arc::new(pod));
+        }
+        true
+    }
+
+    /// Judges; returns when to look again.
+    pub(super) fn judge(&mut self, node: Option<&Node>, settings: &Settings, now: Now) -> Option<Duration> {
+        let pod = self.pod.clone()?;
+        let sight =
+            Sight { pod: &pod, node, events: &self.events, presence: self.presence, own_deletion: self.own_deletion };
+        let judged = judge(&sight, &settings.policy, std::mem::take(&mut self.history), now);
+        self.history = judged.history;
+        let until = judged.verdict.until();
+        self.verdict = Some(judged.verdict);
+        if self.is_settled() {
+            return None;
+        }
+        let events = self.events_due(settings, now);
+        let nodes = settings.nodes_every.map(|every| match node {
+            Some(_) => now.moment + every,
+            None => now.moment + every.min(Duration::from_secs(1)),
+        });
+        let nodes = nodes.filter(|_| self.node_name().is_some());
+        // A moment that has come is dealt with now; only later ones wake.
+        [until.filter(|at| *at > now.moment), events, nodes, self.outside].into_iter().flatten().min()
+    }
+
+    /// Events are asked for while the status itself does not say what it waits for.
+    fn is_puzzling(&self) -> bool {
+        match &self.verdict {
+            Some(Verdict::Waiting { stage: Stage::Scheduling | Stage::Creating | Stage::Initializing, .. }) => true,
+            Some(Verdict::Doomed { why, .. }) => why.evidence.exit_code.is_some(),
+            Some(Verdict::Waiting { .. } | Verdict::Healthy(_) | Verdict::Failed(_) | Verdict::Succeeded) | None => {
+                false
+            }
+        }
+    }
+
+    fn events_due(&self, settings: &Settings, now: Now) -> Option<Duration> {
+        let every = settings.events_every.filter(|_| self.is_puzzling() && !self.queued)?;
+        let exit = matches!(self.verdict, Some(Verdict::Doomed { .. }));
+        let next = match self.events_asked {
+            None if exit => now.moment,
+            // Most Pods start within a second and need no explanation.
+            None => now.moment + every.min(Duration::from_secs(1)),
+            Some(asked) => asked + every,
+        };
+        Some(next.max(now.moment + Duration::from_millis(1)))
+    }
+
+    pub(super) fn wants_events(&self, settings: &Settings, now: Now) -> bool {
+        let rested = |every| self.events_asked.is_none_or(|asked| now.moment >= asked + every);
+        self.uid.is_some() && self.is_puzzling() && settings.events_every.is_some_and(rested)
+    }
+
+    /// What is to be told, if it is news.
+    pub(super) fn report(&mut self, observer: Observer, now: Now) -> Option<Report> {
+        let news = (self.verdict.clone(), self.pod.clone(), observer.clone(), self.missing);
+        let same_pod = |a: &Option<Arc<Pod>>, b: &Option<Arc<Pod>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let known = self
+            .told
+            .as_ref()
+            .is_some_and(|told| told.0 == news.0 && told.2 == news.2 && told.3 == news.3 && same_pod(&told.1, &news.1));
+        if known {
+            return None;
+        }
+        self.told = Some(news);
+        Some(Report {
+            attempt: self.attempt,
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            verdict: self.verdict.clone(),
+            pod: self.pod.clone(),
+            missing: self.missing,
+            observer,
+            moment: now.moment,
+            at: now.wall,
+        })
+    }
+}
