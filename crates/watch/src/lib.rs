@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! Not there yet: one watch for the Pods of a node; metrics.
+//! Not there yet: metrics.
 
 mod cluster;
 pub mod compat;

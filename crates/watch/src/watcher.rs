@@ -80,9 +80,9 @@ impl Watcher {
         let (answers, answered) = mpsc::channel(1024);
         let task = Task {
             cluster,
-            machine: Machine::new(scope.clone(), settings.clone()),
-            scope,
             watch_timeout: settings.watch_timeout,
+            machine: Machine::new(scope.clone(), settings),
+            scope,
             origin: Instant::now(),
             clock: SystemClock,
             answers,

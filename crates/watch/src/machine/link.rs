@@ -277,30 +277,29 @@ impl Machine {
         }
     }
 
-    pub(super) fn get_failed(&mut self, name: Name, fault: ApiFault, now: Now, actions: &mut Vec<Action>) {
-        match (fault, self.link.clone()) {
-            (ApiFault::Denied(why), Link::Polling { .. }) => {
+    pub(super) fn get_failed(&mut self, fault: ApiFault, now: Now) {
+        match (&self.link, fault) {
+            (Link::Polling { .. }, ApiFault::Denied(why)) => {
                 self.link = Link::Blind { probe: now.moment + self.settings.probe_every, why };
             }
-            // Silence, and no answer either: the way to the cluster is broken.
-            (ApiFault::Unreachable(_), Link::Watching { version, heard, .. }) if heard < now.moment => {
-                self.rest(Some(version), None, now);
-            }
-            (ApiFault::Unreachable(_), Link::Polling { .. }) => {
+            (Link::Polling { .. }, ApiFault::Unreachable(_)) => {
                 self.blind_since.get_or_insert(now.moment);
             }
-            (_, Link::Watching { .. }) => {
-                // Asked again with the next sample; a subscriber that was never seen is asked for soon.
-                let unseen =
-                    self.ids_of(&name).iter().any(|id| self.subscribers.get(id).is_some_and(|s| s.pod.is_none()));
-                if let Link::Watching { verified, .. } = &mut self.link
-                    && unseen
-                {
-                    *verified = now.moment;
-                }
-                let _ = actions;
+            // Silence, and no answer either: the way to the cluster is broken.
+            (Link::Watching { version, heard, .. }, ApiFault::Unreachable(_)) if *heard < now.moment => {
+                self.rest(Some(version.clone()), None, now);
             }
-            (_, _) => {}
+            // Asked again with the next sample, or the next list tells.
+            (
+                Link::Idle
+                | Link::Probing { .. }
+                | Link::Listing { .. }
+                | Link::Watching { .. }
+                | Link::Resting { .. }
+                | Link::Polling { .. }
+                | Link::Blind { .. },
+                _,
+            ) => {}
         }
     }
 }

@@ -143,10 +143,13 @@ impl Machine {
             Input::WatchEnded { stream } => self.watch_ended(stream, now, &mut actions),
             Input::WatchFailed { stream, fault } => self.watch_failed(stream, fault, now, &mut actions),
             Input::Got { ask, namespace, name, pod } => {
-                self.got(ask, (namespace, name), pod.map(|p| *p), now, &mut actions);
+                self.got(ask, &(namespace, name), pod.map(|p| *p), now, &mut actions);
             }
-            Input::GetFailed { namespace, name, fault } => self.get_failed((namespace, name), fault, now, &mut actions),
-            Input::Events { uid, events } => self.events(&uid, events, now, &mut actions),
+            Input::GetFailed { namespace, name, fault } => {
+                tracing::debug!(namespace, name, %fault, "no answer about a pod");
+                self.get_failed(fault, now);
+            }
+            Input::Events { uid, events } => self.events(&uid, &events, now, &mut actions),
             Input::Node { name, node } => self.node(name, node, now, &mut actions),
             Input::Subscribe { id, target, attempt } => self.subscribe(id, target, attempt, now, &mut actions),
             Input::Bind { id, uid } => {
@@ -296,9 +299,9 @@ impl Machine {
         }
     }
 
-    fn got(&mut self, ask: u64, name: Name, pod: Option<Pod>, now: Now, actions: &mut Vec<Action>) {
+    fn got(&mut self, ask: u64, name: &Name, pod: Option<Pod>, now: Now, actions: &mut Vec<Action>) {
         self.answered();
-        let known = self.pods.get(&name);
+        let known = self.pods.get(name);
         let differs = match (known, &pod) {
             (Some(known), Some(pod)) => is_older(known, pod) || known.metadata.uid != pod.metadata.uid,
             (Some(_), None) => true,
@@ -313,18 +316,18 @@ impl Machine {
             Some(pod) if inside => self.see(pod, now, actions),
             // Outside of the scope it is shown and not kept: the next list would not have it.
             Some(pod) => {
-                for id in self.ids_of(&name) {
+                for id in self.ids_of(name) {
                     if let Some(subscriber) = self.subscribers.get_mut(&id) {
                         subscriber.outside = Some(now.moment + self.settings.poll_every);
                     }
                 }
-                self.show(&name, &Arc::new(pod), now, actions);
+                self.show(name, &Arc::new(pod), now, actions);
             }
             None => {
-                self.pods.remove(&name);
+                self.pods.remove(name);
             }
         }
-        for id in self.ids_of(&name) {
+        for id in self.ids_of(name) {
             let changed = self.subscribers.get_mut(&id).is_some_and(|s| s.not_found(ask, uid.as_deref()));
             if changed {
                 self.judge(id, now, actions);
@@ -351,12 +354,12 @@ impl Machine {
         }
     }
 
-    fn events(&mut self, uid: &str, events: Vec<Event>, now: Now, actions: &mut Vec<Action>) {
+    fn events(&mut self, uid: &str, events: &[Event], now: Now, actions: &mut Vec<Action>) {
         let of_pod = self.subscribers.iter().filter(|(_, s)| s.uid.as_deref() == Some(uid));
         let ids: Vec<SubscriberId> = of_pod.map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(subscriber) = self.subscribers.get_mut(&id) {
-                subscriber.events.clone_from(&events);
+                subscriber.events = events.to_vec();
             }
             self.judge(id, now, actions);
         }

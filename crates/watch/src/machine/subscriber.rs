@@ -8,6 +8,15 @@ use minke_core::judgement::{History, Now, Presence, Sight, Stage, Verdict, judge
 
 use super::{Name, Observer, Report, Settings, Target, is_older};
 
+/// What a report is about; told once.
+#[derive(Debug, PartialEq)]
+struct News {
+    verdict: Option<Verdict>,
+    pod: Option<Arc<Pod>>,
+    observer: Observer,
+    missing: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) name: Name,
@@ -31,7 +40,7 @@ pub(super) struct Subscriber {
     missing: bool,
     history: History,
     verdict: Option<Verdict>,
-    told: Option<(Option<Verdict>, Option<Arc<Pod>>, Observer, bool)>,
+    told: Option<News>,
 }
 
 impl Subscriber {
@@ -193,17 +202,13 @@ impl Subscriber {
 
     /// What is to be told, if it is news.
     pub(super) fn report(&mut self, observer: Observer, now: Now) -> Option<Report> {
-        let news = (self.verdict.clone(), self.pod.clone(), observer.clone(), self.missing);
-        let same_pod = |a: &Option<Arc<Pod>>, b: &Option<Arc<Pod>>| match (a, b) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
+        let news = News {
+            verdict: self.verdict.clone(),
+            pod: self.pod.clone(),
+            observer: observer.clone(),
+            missing: self.missing,
         };
-        let known = self
-            .told
-            .as_ref()
-            .is_some_and(|told| told.0 == news.0 && told.2 == news.2 && told.3 == news.3 && same_pod(&told.1, &news.1));
-        if known {
+        if self.told.as_ref() == Some(&news) {
             return None;
         }
         self.told = Some(news);

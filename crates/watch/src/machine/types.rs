@@ -37,6 +37,12 @@ impl Scope {
         Self { fields: format!("metadata.name={name}"), ..Self::namespace(namespace) }
     }
 
+    /// All Pods of a node, in all namespaces.
+    #[must_use]
+    pub fn node(name: &str) -> Self {
+        Self { namespace: None, labels: String::new(), fields: format!("spec.nodeName={name}") }
+    }
+
     /// Whether a Pod can leave it while it lives. Names and namespaces don't change; labels do.
     pub(super) fn is_selective(&self) -> bool {
         !self.labels.is_empty()

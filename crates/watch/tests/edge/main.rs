@@ -1,5 +1,7 @@
 //! The whole watcher over a real client and a real socket, with an API that misbehaves.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod server;
 
 use std::sync::Arc;

@@ -88,7 +88,7 @@ impl Server {
         pod["metadata"]["resourceVersion"] = json!(version.to_string());
         let known = state.pods.get(name).is_some_and(|old| old["metadata"]["uid"] == pod["metadata"]["uid"]);
         state.pods.insert(name.to_owned(), pod.clone());
-        state.tell(version, if known { "MODIFIED" } else { "ADDED" }, pod);
+        state.tell(version, if known { "MODIFIED" } else { "ADDED" }, &pod);
     }
 
     /// Removes a Pod.
@@ -98,7 +98,7 @@ impl Server {
         let version = state.version;
         let mut pod = state.pods.remove(name).unwrap();
         pod["metadata"]["resourceVersion"] = json!(version.to_string());
-        state.tell(version, "DELETED", pod);
+        state.tell(version, "DELETED", &pod);
     }
 
     pub(crate) fn event(&self, uid: &str, reason: &str, message: &str) {
@@ -141,7 +141,7 @@ impl Server {
 }
 
 impl State {
-    fn tell(&mut self, version: u64, kind: &str, pod: Value) {
+    fn tell(&mut self, version: u64, kind: &str, pod: &Value) {
         let event = json!({"type": kind, "object": pod});
         self.log.push((version, event.clone()));
         if self.faults.contains(&Fault::HalfOpen) {
