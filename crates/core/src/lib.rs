@@ -2,7 +2,7 @@
 //!
 //! Everything here is data and synchronous functions over data: who a Pod is ([`identity`]), what its manifest
 //! means (`manifest`, `defaults`, `validation`), what its containers see (`env`), which containers it has ([`containers`]), what its status is (`status`),
-//! when something is tried again (`backoff`). The ports that adapters implement live here too ([`runtime`]),
+//! when something is tried again (`backoff`). The ports that adapters implement live here too ([`runtime`], [`provider`]),
 //! with their scripted fakes (feature `fake`).
 //!
 //! Deliberately absent: a tokio runtime, sockets, files, a Kubernetes client.
@@ -20,6 +20,7 @@ pub mod judgement;
 pub mod manifest;
 pub mod objects;
 pub mod priority;
+pub mod provider;
 pub mod qos;
 pub mod resources;
 pub mod runtime;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::{PodKey, PodUid};
-use minke_core::objects::ObjectSet;
 use minke_core::runtime::{CgroupUsage, ContainerUsage};
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +15,7 @@ use crate::admission::{NodeOptions, Pressure};
 use crate::eviction::{EvictionConfig, Level, Signal};
 use crate::housekeeping::ImageGcPolicy;
 
-/// A Pod that someone wants, defaulted and validated, with identity, and the objects that it refers to.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DesiredPod {
-    /// The Pod; `metadata.uid` is set.
-    pub pod: Arc<Pod>,
-    /// The ConfigMaps and Secrets of its manifests.
-    pub objects: Arc<ObjectSet>,
-}
+pub use minke_core::provider::DesiredPod;
 
 /// Settings of the kubelet core. Paths are absolute.
 #[derive(Debug, Clone)]

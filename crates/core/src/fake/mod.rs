@@ -1,4 +1,4 @@
-//! A scripted runtime for tests (feature `fake`): deterministic, on tokio's clock, which tests pause.
+//! A scripted runtime, and a scripted provider, for tests (feature `fake`): deterministic, on tokio's clock, which tests pause.
 //!
 //! [`FakeRuntime`] keeps sandboxes, containers and images in memory. Containers live as their [`Life`] says; calls fail, hang,
 //! crawl or lie as [`Fault`]s say; events are lost, doubled, delayed or reordered as the [`EventPlan`] says. Every
@@ -15,6 +15,7 @@ mod events;
 mod exec;
 mod images;
 mod life;
+mod provider;
 mod random;
 mod runtime;
 mod sandboxes;
@@ -26,6 +27,7 @@ pub use clock::FakeClock;
 pub use events::{Delivery, EventPlan, EventRates};
 pub use exec::FakeExec;
 pub use life::{Ending, Life, OnStop};
+pub use provider::{FakePodLife, FakeProvider, ProviderFault, ProviderFaultAction, ProviderFaultError, ProviderOp};
 pub use random::SplitMix;
 pub use runtime::FakeRuntime;
 
