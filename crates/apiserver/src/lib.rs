@@ -6,8 +6,9 @@
 //! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`schema`]: what the types are.
 //! - [`store`]: revisioned objects, durable and watched.
+//! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds, protobuf bodies, tables, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds, protobuf bodies, OpenAPI,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
@@ -18,5 +19,6 @@ pub mod error;
 pub mod patch;
 pub mod schema;
 pub mod store;
+pub mod table;
 
 pub use error::{ApiError, Cause, Details, Reason};
