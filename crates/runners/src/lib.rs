@@ -1,0 +1,18 @@
+//! Minke's runner pools: how many ephemeral CI runners there are, and how each comes and goes.
+//!
+//! Here, all of it pure, `(state, event, now) → (state, actions)`:
+//!
+//! - [`engine`]: one set of runners, whole; it composes the others,
+//! - [`mod@plan`]: how many runners there should be, and who comes and goes for it,
+//! - [`life`]: one runner from its registration to its end, and the annotations that keep its state,
+//! - [`demand`]: which jobs want a runner,
+//! - [`compat`]: what the controller that people use today decides, to compare with.
+//!
+//! Not here yet: the kind `RunnerSet`, the forge and its webhooks, the controller's edge to a cluster, and `minke runners`.
+
+pub mod compat;
+pub mod demand;
+pub mod engine;
+pub mod ids;
+pub mod life;
+pub mod plan;
