@@ -4,11 +4,13 @@
 //! - [`apply`]: server-side apply, and who owns which fields.
 //! - [`error`]: what went wrong, as clients read it.
 //! - [`patch`]: JSON, merge and strategic merge patches.
+//! - [`proto`]: protobuf bodies.
 //! - [`schema`]: what the types are.
 //! - [`store`]: revisioned objects, durable and watched.
+//! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds, protobuf bodies, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds, OpenAPI,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
@@ -17,8 +19,10 @@
 pub mod apply;
 pub mod error;
 pub mod patch;
+pub mod proto;
 pub mod schema;
 pub mod store;
+pub mod strict;
 pub mod table;
 
 pub use error::{ApiError, Cause, Details, Reason};

@@ -17,12 +17,14 @@
 //! | Pods of a Job or Deployment | `job`, `deployment`, `workload` |
 //! | names, uids, duplicates, groups | `session` |
 //! | findings with their place | `report`, `diagnostic` |
+//! | one text as a value, for others | `document` |
 //!
 //! A Secret's values are in no message, excerpt or `Debug` output.
 
 mod decode;
 mod deployment;
 mod diagnostic;
+mod document;
 mod duplicates;
 mod job;
 mod json;
@@ -42,6 +44,7 @@ mod workload;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Excerpt, Severity};
+pub use document::{Document, DocumentError, document};
 pub use limits::MAX_BYTES;
 pub use manifests::{Input, Invalid, Manifests, Origin, PodGroup, Validate};
 pub use position::Position;
