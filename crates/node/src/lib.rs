@@ -1,0 +1,33 @@
+//! Minke as a node of a cluster: the pod controller over any [`minke_core::provider::Provider`].
+//!
+//! ```text
+//!  API's watch ──► Book: one pure machine a Pod ([`pod`]) ──► queues ([`queue`]) ──► calls on the provider
+//!  provider's news ──┘        ▲                                        └──────────► writes to the API
+//!                             └────────────── results ◄────────────────────────────┘
+//! ```
+//!
+//! Here: the queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to
+//! ([`references`]), their environment
+//! ([`environment`]).
+//!
+//! Not here yet: the task that performs what the machines decide, a client of a Kubernetes API behind it, the node object with its
+//! lease and conditions, service environment variables, projected service-account tokens, the HTTP API on 10250, the kubelet
+//! core as a provider, and the command `minke node`.
+
+pub mod book;
+pub mod environment;
+pub mod pod;
+pub mod queue;
+pub mod references;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// One moment on both clocks: timers go by the monotonic one, what the API says by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic; tests pause it.
+    pub instant: Instant,
+    /// The wall clock.
+    pub wall: Timestamp,
+}

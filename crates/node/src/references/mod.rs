@@ -1,0 +1,202 @@
+//! The ConfigMaps and Secrets that Pods here refer to: only those are asked for, and who waits for one is known.
+//!
+//! Pure: the caller watches what it is told to and says what it learned. An object that was not asked for yet is *pending*,
+//! not absent, so that no Pod fails because an answer is late.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Volume};
+use minke_core::containers::all_containers;
+use minke_core::identity::PodKey;
+use minke_core::objects::ObjectSet;
+
+#[cfg(test)]
+mod tests;
+
+/// The kinds that Pods refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// A ConfigMap.
+    ConfigMap,
+    /// A Secret.
+    Secret,
+}
+
+/// One object that a Pod refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Its namespace, the Pod's own.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What is known of an object. `Debug` shows no values.
+#[derive(Clone, PartialEq, Default)]
+pub enum Known {
+    /// Nothing yet.
+    #[default]
+    Pending,
+    /// It does not exist.
+    Absent,
+    /// It can't be read; for people.
+    Unreadable(String),
+    /// As it is.
+    ConfigMap(Arc<ConfigMap>),
+    /// As it is.
+    Secret(Arc<Secret>),
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "Pending",
+            Self::Absent => "Absent",
+            Self::Unreadable(_) => "Unreadable",
+            Self::ConfigMap(_) => "ConfigMap",
+            Self::Secret(_) => "Secret",
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Object {
+    users: BTreeSet<PodKey>,
+    known: Known,
+}
+
+/// Who refers to what, and what is known of it.
+#[derive(Debug, Default)]
+pub struct References {
+    pods: HashMap<PodKey, BTreeSet<ObjectRef>>,
+    objects: BTreeMap<ObjectRef, Object>,
+}
+
+/// What the caller watches from now on, and no longer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Watches {
+    /// Nobody watched these before.
+    pub start: Vec<ObjectRef>,
+    /// Nobody needs these any more.
+    pub stop: Vec<ObjectRef>,
+}
+
+impl References {
+    /// The Pod is here, and refers to what it refers to.
+    pub fn follow(&mut self, key: &PodKey, pod: &Pod) -> Watches {
+        let wanted = references(&key.namespace, pod);
+        let before = self.pods.get(key).cloned().unwrap_or_default();
+        let mut watches = Watches::default();
+        for added in wanted.difference(&before) {
+            let object = self.objects.entry(added.clone()).or_default();
+            if object.users.is_empty() {
+                watches.start.push(added.clone());
+            }
+            object.users.insert(key.clone());
+        }
+        watches.stop = before.difference(&wanted).filter_map(|removed| self.release(key, removed)).collect();
+        self.pods.insert(key.clone(), wanted);
+        watches
+    }
+
+    /// The Pod is gone; returns what nobody refers to any more.
+    pub fn leave(&mut self, key: &PodKey) -> Watches {
+        let before = self.pods.remove(key).unwrap_or_default();
+        let stop = before.iter().filter_map(|removed| self.release(key, removed)).collect();
+        Watches { start: Vec::new(), stop }
+    }
+
+    fn release(&mut self, key: &PodKey, reference: &ObjectRef) -> Option<ObjectRef> {
+        let object = self.objects.get_mut(reference)?;
+        object.users.remove(key);
+        if !object.users.is_empty() {
+            return None;
+        }
+        self.objects.remove(reference);
+        Some(reference.clone())
+    }
+
+    /// Something was learned of an object; returns the Pods to look at again. What nobody refers to any more is nobody's news.
+    pub fn learned(&mut self, reference: &ObjectRef, known: Known) -> Vec<PodKey> {
+        match self.objects.get_mut(reference) {
+            Some(object) if object.known != known => {
+                object.known = known;
+                object.users.iter().cloned().collect()
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Whether everything that the Pod refers to was asked for.
+    #[must_use]
+    pub fn ready(&self, key: &PodKey) -> bool {
+        let references = self.pods.get(key).into_iter().flatten();
+        references.into_iter().all(|reference| *self.known(reference) != Known::Pending)
+    }
+
+    /// What is known of an object.
+    #[must_use]
+    pub fn known(&self, reference: &ObjectRef) -> &Known {
+        self.objects.get(reference).map_or(&Known::Pending, |object| &object.known)
+    }
+
+    /// The objects of a Pod that exist and can be read.
+    #[must_use]
+    pub fn objects(&self, key: &PodKey) -> ObjectSet {
+        let mut set = ObjectSet::default();
+        for reference in self.pods.get(key).into_iter().flatten() {
+            match self.known(reference) {
+                Known::ConfigMap(map) => drop(set.insert_config_map((**map).clone())),
+                Known::Secret(secret) => drop(set.insert_secret((**secret).clone())),
+                Known::Pending | Known::Absent | Known::Unreadable(_) => {}
+            }
+        }
+        set
+    }
+
+    /// How many objects are followed.
+    #[must_use]
+    pub fn followed(&self) -> usize {
+        self.objects.len()
+    }
+}
+
+/// Everything that a Pod refers to: environment, volumes, pull secrets.
+#[must_use]
+pub fn references(namespace: &Arc<str>, pod: &Pod) -> BTreeSet<ObjectRef> {
+    let mut found = BTreeSet::new();
+    let mut add = |kind, name: &str| {
+        if !name.is_empty() {
+            found.insert(ObjectRef { kind, namespace: namespace.clone(), name: name.to_owned() });
+        }
+    };
+    for container in all_containers(pod) {
+        for source in container.env_from.iter().flatten() {
+            source.config_map_ref.iter().for_each(|r| add(ObjectKind::ConfigMap, &r.name));
+            source.secret_ref.iter().for_each(|r| add(ObjectKind::Secret, &r.name));
+        }
+        for source in container.env.iter().flatten().filter_map(|v| v.value_from.as_ref()) {
+            source.config_map_key_ref.iter().for_each(|r| add(ObjectKind::ConfigMap, &r.name));
+            source.secret_key_ref.iter().for_each(|r| add(ObjectKind::Secret, &r.name));
+        }
+    }
+    let spec = pod.spec.iter();
+    for volume in spec.clone().flat_map(|s| s.volumes.iter().flatten()) {
+        of_volume(volume, &mut add);
+    }
+    spec.flat_map(|s| s.image_pull_secrets.iter().flatten()).for_each(|r| add(ObjectKind::Secret, &r.name));
+    found
+}
+
+fn of_volume(volume: &Volume, add: &mut impl FnMut(ObjectKind, &str)) {
+    volume.config_map.iter().for_each(|source| add(ObjectKind::ConfigMap, &source.name));
+    volume.secret.iter().filter_map(|s| s.secret_name.as_deref()).for_each(|name| add(ObjectKind::Secret, name));
+    for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
+        source.config_map.iter().for_each(|r| add(ObjectKind::ConfigMap, &r.name));
+        source.secret.iter().for_each(|r| add(ObjectKind::Secret, &r.name));
+    }
+}

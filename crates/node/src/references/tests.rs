@@ -1,0 +1,79 @@
+use super::*;
+use minke_core::identity::PodUid;
+
+fn pod(value: &serde_json::Value) -> Pod {
+    serde_json::from_value(serde_json::json!({"spec": value})).unwrap()
+}
+
+fn key(name: &str) -> PodKey {
+    PodKey::new("ns", name, PodUid::new(name).unwrap())
+}
+
+fn map(name: &str) -> ObjectRef {
+    ObjectRef { kind: ObjectKind::ConfigMap, namespace: "ns".into(), name: name.to_owned() }
+}
+
+fn with_map(name: &str) -> Pod {
+    pod(&serde_json::json!({"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": name}}]}]}))
+}
+
+#[test]
+fn every_place_that_refers_is_found() {
+    let pod = pod(&serde_json::json!({
+        "initContainers": [{"name": "i", "envFrom": [{"configMapRef": {"name": "m1"}}, {"secretRef": {"name": "s1"}}]}],
+        "containers": [{"name": "c", "env": [
+            {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m2", "key": "k"}}},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s2", "key": "k"}}},
+        ]}],
+        "volumes": [
+            {"name": "a", "configMap": {"name": "m3"}},
+            {"name": "b", "secret": {"secretName": "s3"}},
+            {"name": "c", "projected": {"sources": [{"configMap": {"name": "m4"}}, {"secret": {"name": "s4"}}]}},
+        ],
+        "imagePullSecrets": [{"name": "s5"}],
+    }));
+    let names: Vec<String> = references(&"ns".into(), &pod).into_iter().map(|r| r.name).collect();
+    assert_eq!(names, ["m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4", "s5"]);
+}
+
+#[test]
+fn only_what_is_referred_to_is_watched_and_only_once() {
+    let mut references = References::default();
+    assert_eq!(references.follow(&key("a"), &with_map("m")).start, [map("m")]);
+    assert_eq!(references.follow(&key("b"), &with_map("m")), Watches::default());
+    assert_eq!(references.leave(&key("a")), Watches::default());
+    assert_eq!(references.leave(&key("b")).stop, [map("m")]);
+    assert_eq!(references.followed(), 0);
+}
+
+#[test]
+fn a_pod_that_refers_to_something_else_follows_that() {
+    let mut references = References::default();
+    references.follow(&key("a"), &with_map("old"));
+    let watches = references.follow(&key("a"), &with_map("new"));
+    assert_eq!((watches.start, watches.stop), (vec![map("new")], vec![map("old")]));
+}
+
+#[test]
+fn r11_what_was_not_asked_for_yet_is_pending_and_not_absent() {
+    let mut references = References::default();
+    references.follow(&key("a"), &with_map("m"));
+    assert!(!references.ready(&key("a")));
+    assert_eq!(references.learned(&map("m"), Known::Absent), [key("a")]);
+    assert!(references.ready(&key("a")));
+}
+
+#[test]
+fn r2_late_arrivals_wake_those_who_wait_for_them() {
+    let mut references = References::default();
+    references.follow(&key("a"), &with_map("m"));
+    references.follow(&key("b"), &with_map("other"));
+    references.learned(&map("m"), Known::Absent);
+    let mut late = ConfigMap::default();
+    (late.metadata.namespace, late.metadata.name) = (Some("ns".to_owned()), Some("m".to_owned()));
+    let known = Known::ConfigMap(Arc::new(late));
+    assert_eq!(references.learned(&map("m"), known.clone()), [key("a")]);
+    assert_eq!(references.learned(&map("m"), known), [], "the same again is no news");
+    assert!(references.objects(&key("a")).config_map("ns", "m").is_some());
+    assert_eq!(references.learned(&map("nobody's"), Known::Absent), []);
+}
