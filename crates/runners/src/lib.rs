@@ -6,9 +6,10 @@
 //! - [`mod@plan`]: how many runners there should be, and who comes and goes for it,
 //! - [`life`]: one runner from its registration to its end, and the annotations that keep its state,
 //! - [`demand`]: which jobs want a runner,
+//! - [`set`]: the kind `RunnerSet`, its definition for a cluster, its validation and status,
 //! - [`compat`]: what the controller that people use today decides, to compare with.
 //!
-//! Not here yet: the kind `RunnerSet`, the forge and its webhooks, the controller's edge to a cluster, and `minke runners`.
+//! Not here yet: the forge and its webhooks, the controller's edge to a cluster, and `minke runners`.
 
 pub mod compat;
 pub mod demand;
@@ -16,3 +17,4 @@ pub mod engine;
 pub mod ids;
 pub mod life;
 pub mod plan;
+pub mod set;

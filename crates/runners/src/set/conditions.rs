@@ -1,0 +1,117 @@
+//! The status of a set, from what the engine knows.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::types::{RunnerSet, RunnerSetStatus};
+use super::validate::LABEL_SET;
+use crate::engine::Engine;
+use crate::plan::{Hold, HoldReason};
+
+/// The status to write; equal to the one that is there when nothing has changed.
+#[must_use]
+pub fn status(set: &RunnerSet, engine: &Engine, now: Timestamp) -> RunnerSetStatus {
+    let counts = engine.counts();
+    let previous = set.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let generation = set.metadata.generation;
+    let condition = |kind: &str, good: &str, about: &dyn Fn(HoldReason) -> bool| {
+        let hold = engine.holds().iter().find(|hold| about(hold.reason));
+        let (status, reason, message) = match hold {
+            None => ("True", good.to_owned(), String::new()),
+            Some(hold) => ("False", format!("{:?}", hold.reason), message(hold)),
+        };
+        let known = previous.iter().find(|known| known.type_ == kind && known.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            observed_generation: generation,
+            last_transition_time: known.map_or(Time(now), |known| known.last_transition_time.clone()),
+        }
+    };
+    let conditions = vec![
+        condition("Scaled", "AsWanted", &|_| true),
+        condition("TemplateHealthy", "RunnersStart", &is_about_template),
+        condition("ForgeReachable", "Answers", &is_about_forge),
+    ];
+    RunnerSetStatus {
+        observed_generation: generation,
+        desired: counts.desired,
+        replicas: counts.replicas,
+        pending: counts.pending,
+        idle: counts.idle,
+        busy: counts.busy,
+        draining: counts.draining,
+        queued: counts.queued,
+        orphans: u32::try_from(engine.orphans().len()).unwrap_or(u32::MAX),
+        selector: format!("{LABEL_SET}={}", set.metadata.name.as_deref().unwrap_or_default()),
+        conditions,
+    }
+}
+
+fn is_about_template(reason: HoldReason) -> bool {
+    matches!(reason, HoldReason::CrashLoop | HoldReason::Canary | HoldReason::KeepsOldTemplate)
+}
+
+fn is_about_forge(reason: HoldReason) -> bool {
+    matches!(reason, HoldReason::ForgeUnavailable | HoldReason::RateLimited | HoldReason::Credential)
+}
+
+/// No time in it: a message that changes with each pass would be a write each time.
+fn message(hold: &Hold) -> String {
+    let text = match hold.reason {
+        HoldReason::AtMax => "more runners are wanted than the maximum allows",
+        HoldReason::SlotsTaken => "runners that go still hold their slots",
+        HoldReason::DrainsFirst => "idle runners of the old template go before new ones come",
+        HoldReason::StabilisingUp => "more runners are wanted, but not for long enough yet",
+        HoldReason::StabilisingDown => "fewer runners are wanted, but not for long enough yet",
+        HoldReason::SurplusBusy => "all runners that are too many have a job",
+        HoldReason::CrashLoop => "runners of this template fail before their first job; the next try comes later",
+        HoldReason::Canary => "runners of this template failed before their first job; one at a time tries",
+        HoldReason::KeepsOldTemplate => "runners of the old template stay while those of the new one fail",
+        HoldReason::ForgeUnavailable => "GitHub gives no registrations",
+        HoldReason::RateLimited => "GitHub's rate limit is used up",
+        HoldReason::Credential => "GitHub refuses the credential, or the secret is missing",
+        HoldReason::Quota => "the namespace's quota is used up",
+        HoldReason::ApiUnavailable => "the cluster refuses the Pods",
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Input;
+    use crate::set::settings;
+    use crate::set::validate::tests::set;
+    use jiff::SignedDuration;
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    #[test]
+    fn a_condition_keeps_its_time_until_it_changes() {
+        let mut set = set();
+        set.spec.min = 3;
+        set.spec.max = 2;
+        set.spec.min = 2;
+        let mut engine = Engine::new(settings(&set).unwrap());
+        engine.handle([Input::Listed(vec![])], NOW);
+        let first = status(&set, &engine, NOW);
+        assert_eq!((first.desired, first.conditions[0].status.as_str()), (2, "True"));
+        set.status = Some(first.clone());
+        let later = NOW + SignedDuration::from_secs(9);
+        assert_eq!(status(&set, &engine, later), first);
+        engine.handle([job(1), job(2), job(3)], later);
+        let held = status(&set, &engine, later);
+        assert_eq!((held.conditions[0].status.as_str(), held.conditions[0].reason.as_str()), ("False", "AtMax"));
+        assert_eq!(held.conditions[0].last_transition_time, Time(later));
+        assert_eq!(held.conditions[1..], first.conditions[1..]);
+        assert_eq!(held.selector, "runners.minke.dev/set=linux");
+    }
+
+    fn job(id: u64) -> Input {
+        let status = crate::demand::Status::Queued;
+        Input::Job(crate::demand::JobEvent { id: crate::ids::JobId(id), source: "o/r".to_owned(), status })
+    }
+}

@@ -1,0 +1,14 @@
+//! The kind `RunnerSet` (`minke.dev/v1alpha1`): what people write, and what they are told.
+//!
+//! The schema is written by hand ([`crd`]) and its manifest is `packaging/runners/runnersets.json`; tests hold both against
+//! the Rust types. A derive would bring two crates, and still leave the Pod template, the rules and the columns to be written.
+
+mod conditions;
+mod schema;
+mod types;
+mod validate;
+
+pub use conditions::status;
+pub use schema::{crd, manifest};
+pub use types::{GitHubScope, Repeat, RunnerSet, RunnerSetSpec, RunnerSetStatus, ScheduleSpec, Stabilization};
+pub use validate::{Invalid, LABEL_SET, LABEL_STATE, scaling, settings, template_hash};
