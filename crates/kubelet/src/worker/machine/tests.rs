@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 
+use super::syncing::FIRST_PACE;
 use super::*;
-use crate::PodStage;
+use crate::worker::lifecycle::Step;
+use crate::{DesiredPod, Eviction, PodStage, StopRequest};
 
 fn pod() -> Arc<Pod> {
     let mut pod = Pod::default();
@@ -306,7 +308,7 @@ fn update_pod_first_seen_terminal_or_deleted() {
         Event::Updated(desired) => desired.pod,
         other => panic!("{other:?}"),
     };
-    let nothing = PodRuntimeStatus::empty(PodUid::new("u").unwrap());
+    let nothing = minke_core::runtime::PodRuntimeStatus::empty(PodUid::new("u").unwrap());
     let grace = Duration::from_secs(30);
     let (completed, keep) = (Cause::Completed, Then::Keep);
     assert_eq!(first_seen(&pod(), Some(&nothing)), SavedLifecycle::Syncing);
