@@ -1,17 +1,12 @@
 //! What a full relist costs with many containers: the PLEG over the runtime in memory, so that what is measured is
 //! comparing, remembering and telling, not a runtime.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_core::fake::FakeRuntime;
+use minke_core::fake::{FakeRuntime, container_config, sandbox_config};
 use minke_core::identity::{PodKey, PodUid};
-use minke_core::runtime::{
-    ContainerConfig, ContainerSecurity, ContainerService, ImageId, ImageUser, LinuxResources, ListFilter,
-    NamespaceOptions, RuntimeError, SandboxConfig, SandboxService, SeccompProfile,
-};
+use minke_core::runtime::{ContainerService, ImageUser, ListFilter, RuntimeError, SandboxService};
 use minke_kubelet::cache::pod_cache;
 use minke_kubelet::pleg::{EventSink, LifecycleEvent, Pleg, PlegConfig};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -116,54 +111,10 @@ async fn populate(runtime: &FakeRuntime, pods: usize) -> Result<(), RuntimeError
         let sandbox = sandbox_config(key(uid));
         let id = runtime.run_sandbox(&sandbox).await?;
         for container in 0..EACH {
-            let config = container_config(format!("container-{container}"), image.clone());
+            let config = container_config(&format!("container-{container}"), 0, image.clone());
             let id = runtime.create_container(&id, &config, &sandbox).await?;
             runtime.start_container(&id).await?;
         }
     }
     Ok(())
-}
-
-fn sandbox_config(pod: PodKey) -> SandboxConfig {
-    SandboxConfig {
-        pod,
-        attempt: 0,
-        hostname: String::new(),
-        log_directory: PathBuf::from("/var/log/pods/x"),
-        dns: None,
-        port_mappings: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        cgroup_parent: "/minke".to_owned(),
-        resources: LinuxResources::default(),
-        sysctls: BTreeMap::new(),
-        namespaces: NamespaceOptions::default(),
-        privileged: false,
-        seccomp: SeccompProfile::RuntimeDefault,
-        runtime_handler: String::new(),
-    }
-}
-
-fn container_config(name: String, image: ImageId) -> ContainerConfig {
-    ContainerConfig {
-        log_path: PathBuf::from(format!("{name}/0.log")),
-        name,
-        attempt: 0,
-        image,
-        image_name: "image".to_owned(),
-        command: Vec::new(),
-        args: Vec::new(),
-        working_dir: None,
-        env: Vec::new(),
-        mounts: Vec::new(),
-        devices: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        stdin: false,
-        stdin_once: false,
-        tty: false,
-        resources: LinuxResources::default(),
-        security: ContainerSecurity::default(),
-        stop_signal: None,
-    }
 }

@@ -10,6 +10,7 @@
 
 mod calls;
 mod clock;
+mod configs;
 mod containers;
 mod events;
 mod exec;
@@ -24,6 +25,7 @@ mod world;
 
 pub use calls::{Call, Fault, FaultAction, FaultError, Op};
 pub use clock::FakeClock;
+pub use configs::{container_config, sandbox_config};
 pub use events::{Delivery, EventPlan, EventRates};
 pub use exec::FakeExec;
 pub use life::{Ending, Life, OnStop};

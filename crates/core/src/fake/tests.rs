@@ -1,6 +1,5 @@
 //! The fake keeps its own promises.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,48 +16,8 @@ fn uid() -> PodUid {
     PodUid::new("u1").unwrap()
 }
 
-fn sandbox_config(attempt: u32) -> SandboxConfig {
-    SandboxConfig {
-        pod: PodKey::new("ns", "web", uid()),
-        attempt,
-        hostname: "web".to_owned(),
-        log_directory: PathBuf::from("/var/log/pods/x"),
-        dns: None,
-        port_mappings: Vec::new(),
-        labels: Default::default(),
-        annotations: Default::default(),
-        cgroup_parent: "/minke/podu1".to_owned(),
-        resources: LinuxResources::default(),
-        sysctls: Default::default(),
-        namespaces: NamespaceOptions::default(),
-        privileged: false,
-        seccomp: SeccompProfile::RuntimeDefault,
-        runtime_handler: String::new(),
-    }
-}
-
-fn container_config(name: &str, attempt: u32, image: &ImageId) -> ContainerConfig {
-    ContainerConfig {
-        name: name.to_owned(),
-        attempt,
-        image: image.clone(),
-        image_name: "a:1".to_owned(),
-        command: Vec::new(),
-        args: Vec::new(),
-        working_dir: None,
-        env: Vec::new(),
-        mounts: Vec::new(),
-        devices: Vec::new(),
-        labels: Default::default(),
-        annotations: Default::default(),
-        log_path: PathBuf::from(format!("{name}/{attempt}.log")),
-        stdin: false,
-        stdin_once: false,
-        tty: false,
-        resources: LinuxResources::default(),
-        security: ContainerSecurity::default(),
-        stop_signal: None,
-    }
+fn sandbox() -> SandboxConfig {
+    sandbox_config(PodKey::new("ns", "web", uid()))
 }
 
 struct Bed {
@@ -71,13 +30,13 @@ impl Bed {
     async fn new() -> Self {
         let runtime = FakeRuntime::new();
         let image = runtime.add_image("a:1", ImageUser::Root);
-        let sandbox = runtime.run_sandbox(&sandbox_config(0)).await.unwrap();
+        let sandbox = runtime.run_sandbox(&sandbox()).await.unwrap();
         Self { runtime, sandbox, image }
     }
 
     async fn create(&self, name: &str, attempt: u32) -> Result<ContainerId, RuntimeError> {
-        let config = container_config(name, attempt, &self.image);
-        self.runtime.create_container(&self.sandbox, &config, &sandbox_config(0)).await
+        let config = container_config(name, attempt, self.image.clone());
+        self.runtime.create_container(&self.sandbox, &config, &sandbox()).await
     }
 
     async fn start(&self, name: &str, attempt: u32) -> ContainerId {
@@ -155,7 +114,7 @@ async fn the_port_is_kept() {
     let bed = Bed::new().await;
     bed.create("c", 0).await.unwrap();
     assert!(matches!(bed.create("c", 0).await, Err(RuntimeError::AlreadyExists { .. })));
-    assert!(matches!(bed.runtime.run_sandbox(&sandbox_config(0)).await, Err(RuntimeError::AlreadyExists { .. })));
+    assert!(matches!(bed.runtime.run_sandbox(&sandbox()).await, Err(RuntimeError::AlreadyExists { .. })));
     bed.runtime.stop_sandbox(&bed.sandbox).await.unwrap();
     bed.runtime.stop_sandbox(&bed.sandbox).await.unwrap();
     assert!(bed.create("d", 0).await.is_err(), "the sandbox is not ready");

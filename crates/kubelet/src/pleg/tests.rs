@@ -3,16 +3,11 @@
 mod evented;
 mod faults;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
-use minke_core::fake::{Ending, FakeRuntime, Fault, Life, Op};
+use minke_core::fake::{Ending, FakeRuntime, Fault, Life, Op, container_config, sandbox_config};
 use minke_core::identity::PodKey;
-use minke_core::runtime::{
-    ContainerConfig, ContainerId, ContainerSecurity, ContainerService, ImageUser, LinuxResources, NamespaceOptions,
-    PodRuntimeStatus, SandboxConfig, SandboxId, SandboxService, SeccompProfile,
-};
+use minke_core::runtime::{ContainerId, ContainerService, ImageUser, PodRuntimeStatus, SandboxId, SandboxService};
 use tokio::time::sleep;
 
 use super::*;
@@ -74,52 +69,12 @@ impl Bed {
     }
 }
 
-fn sandbox_config(pod: &str) -> SandboxConfig {
-    SandboxConfig {
-        pod: PodKey::new("default", pod, uid(pod)),
-        attempt: 0,
-        hostname: String::new(),
-        log_directory: PathBuf::from("/logs"),
-        dns: None,
-        port_mappings: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        cgroup_parent: String::new(),
-        resources: LinuxResources::default(),
-        sysctls: BTreeMap::new(),
-        namespaces: NamespaceOptions::default(),
-        privileged: false,
-        seccomp: SeccompProfile::RuntimeDefault,
-        runtime_handler: String::new(),
-    }
-}
-
 /// Makes a sandbox with one container that runs.
 async fn start(runtime: &FakeRuntime, pod: &str) -> (SandboxId, ContainerId) {
     let image = runtime.add_image("image", ImageUser::Root);
-    let sandbox = sandbox_config(pod);
+    let sandbox = sandbox_config(PodKey::new("default", pod, uid(pod)));
     let id = runtime.run_sandbox(&sandbox).await.unwrap();
-    let config = ContainerConfig {
-        name: "c".to_owned(),
-        attempt: 0,
-        image,
-        image_name: "image".to_owned(),
-        command: Vec::new(),
-        args: Vec::new(),
-        working_dir: None,
-        env: Vec::new(),
-        mounts: Vec::new(),
-        devices: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        log_path: PathBuf::from("c/0.log"),
-        stdin: false,
-        stdin_once: false,
-        tty: false,
-        resources: LinuxResources::default(),
-        security: ContainerSecurity::default(),
-        stop_signal: None,
-    };
+    let config = container_config("c", 0, image);
     let container = runtime.create_container(&id, &config, &sandbox).await.unwrap();
     runtime.start_container(&container).await.unwrap();
     (id, container)

@@ -3,19 +3,17 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use minke_core::fake::FakeRuntime;
+use minke_core::fake::{FakeRuntime, container_config, sandbox_config};
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::objects::ObjectSet;
 use minke_core::runtime::{
-    ContainerConfig, ContainerSecurity, ContainerStatus, LinuxResources, NamespaceMode, NamespaceOptions,
-    PodRuntimeStatus, SandboxConfig, SeccompProfile, labels,
+    ContainerConfig, ContainerStatus, NamespaceMode, NamespaceOptions, PodRuntimeStatus, SandboxConfig, labels,
 };
 use minke_kubelet::checkpoint::MemoryCheckpoints;
 use minke_kubelet::pleg::PlegConfig;
@@ -50,46 +48,18 @@ impl PodHost for PlainHost {
     async fn sandbox_config(&self, desired: &DesiredPod, attempt: u32) -> Result<SandboxConfig, ConfigError> {
         let host_network = desired.pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false);
         let network = if host_network { NamespaceMode::Node } else { NamespaceMode::Pod };
-        Ok(SandboxConfig {
-            pod: PodKey::of(&desired.pod).unwrap(),
-            attempt,
-            hostname: "host".to_owned(),
-            log_directory: PathBuf::from("/logs"),
-            dns: None,
-            port_mappings: Vec::new(),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            cgroup_parent: "/minke".to_owned(),
-            resources: LinuxResources::default(),
-            sysctls: BTreeMap::new(),
-            namespaces: NamespaceOptions { network, ..NamespaceOptions::default() },
-            privileged: false,
-            seccomp: SeccompProfile::RuntimeDefault,
-            runtime_handler: String::new(),
-        })
+        let config = sandbox_config(PodKey::of(&desired.pod).unwrap());
+        let namespaces = NamespaceOptions { network, ..NamespaceOptions::default() };
+        Ok(SandboxConfig { attempt, namespaces, ..config })
     }
 
     async fn container_config(&self, request: ContainerRequest<'_>) -> Result<ContainerConfig, ConfigError> {
+        let ContainerRequest { container, attempt, image, .. } = request;
+        let config = container_config(&container.name, attempt, image.id.clone());
         Ok(ContainerConfig {
-            name: request.container.name.clone(),
-            attempt: request.attempt,
-            image: request.image.id.clone(),
-            image_name: request.container.image.clone().unwrap_or_default(),
-            command: Vec::new(),
-            args: Vec::new(),
-            working_dir: None,
-            env: Vec::new(),
-            mounts: Vec::new(),
-            devices: Vec::new(),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::from([(labels::HASH.to_owned(), container_hash(request.container))]),
-            log_path: PathBuf::from(format!("{}/{}.log", request.container.name, request.attempt)),
-            stdin: false,
-            stdin_once: false,
-            tty: false,
-            resources: LinuxResources::default(),
-            security: ContainerSecurity::default(),
-            stop_signal: None,
+            image_name: container.image.clone().unwrap_or_default(),
+            annotations: BTreeMap::from([(labels::HASH.to_owned(), container_hash(container))]),
+            ..config
         })
     }
 
