@@ -108,10 +108,15 @@ impl Machine {
         }
     }
 
-    /// What is held, and of which container.
+    /// The probe that takes the place of this one while the container runs: what is held of the container stays so until
+    /// it is replaced as well, and no answer to this probe counts as one to the next.
     #[must_use]
-    pub fn known(&self) -> Option<(&ContainerId, Verdict)> {
-        self.container.as_ref().map(|id| (id, self.verdict))
+    pub fn replaced(&self, timing: Timing) -> Self {
+        let mut next = Self { runs: self.runs, ..Self::new(self.kind, timing) };
+        if let Some(id) = &self.container {
+            next.recover(id.clone(), self.verdict);
+        }
+        next
     }
 
     /// The kind.

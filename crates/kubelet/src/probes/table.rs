@@ -74,6 +74,8 @@ struct Probed {
 pub(super) struct PodProbes {
     ips: Vec<IpAddr>,
     containers: Vec<Probed>,
+    /// It ends: nothing is asked any more that could kill.
+    ending: bool,
 }
 
 /// See the module.
@@ -102,28 +104,36 @@ impl Table {
         let containers: Vec<Probed> =
             all_containers(pod).filter_map(|container| probed(container, recovered)).collect();
         if !containers.is_empty() {
-            self.pods.insert(uid.clone(), PodProbes { ips: Vec::new(), containers });
+            self.pods.insert(uid.clone(), PodProbes { ips: Vec::new(), containers, ending: false });
         }
     }
 
-    /// The Pod's spec has changed: what is known of its containers holds until they are replaced.
+    /// Something about the Pod has changed. Probes of containers that have not go on as they were; of the others, what is
+    /// known holds until they are replaced.
     pub(super) fn update(&mut self, uid: &PodUid, pod: &Pod) {
-        let before = self.remove(uid);
-        let ips = before.as_ref().map(|b| b.ips.clone()).unwrap_or_default();
-        let known = before.map(|b| b.containers).unwrap_or_default();
+        let before = self.pods.remove(uid);
+        let (ips, mut old, ending) = before.map_or_else(Default::default, |b| (b.ips, b.containers, b.ending));
         let mut containers: Vec<Probed> =
             all_containers(pod).filter_map(|container| probed(container, &Recovered::default())).collect();
         for probed in &mut containers {
-            let Some(old) = known.iter().find(|old| old.name == probed.name) else { continue };
+            let Some(at) = old.iter().position(|old| old.name == probed.name) else { continue };
+            if old[at].container == probed.container {
+                *probed = old.swap_remove(at);
+                continue;
+            }
             for slot in &mut probed.slots {
-                let same = old.slots.iter().find(|o| o.machine.kind() == slot.machine.kind());
-                if let Some((id, verdict)) = same.and_then(|o| o.machine.known()) {
-                    slot.machine.recover(id.clone(), verdict);
+                let same = old[at].slots.iter().find(|o| o.machine.kind() == slot.machine.kind());
+                if let Some(same) = same {
+                    slot.machine = same.machine.replaced(*slot.machine.timing());
                 }
             }
         }
+        old.iter_mut().for_each(|old| old.disarm(uid, &mut self.timetable));
         if !containers.is_empty() {
-            self.pods.insert(uid.clone(), PodProbes { ips, containers });
+            self.pods.insert(uid.clone(), PodProbes { ips, containers, ending });
+        }
+        if ending {
+            self.stop_fatal(uid);
         }
     }
 
@@ -173,7 +183,9 @@ impl Table {
 
     /// The Pod ends: what could kill its containers asks no more.
     pub(super) fn stop_fatal(&mut self, uid: &PodUid) {
-        for probed in self.pods.get_mut(uid).into_iter().flat_map(|p| &mut p.containers) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.ending = true;
+        for probed in &mut pod.containers {
             for slot in probed.slots.iter_mut().filter(|s| fatal(s.machine.kind()).is_some()) {
                 slot.machine.stop();
             }
@@ -389,3 +401,6 @@ fn spread_out(
     }
     period.mul_f64(spread(&format!("{uid}/{container}"), machine.kind() as u64))
 }
+
+#[cfg(test)]
+mod tests;
