@@ -6,7 +6,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use support::{Bed, simple, uid, until};
+use minke_kubelet::{PodStage, StopRequest};
+use serde_json::json;
+use support::{Bed, simple, uid, until, until_stage};
 
 /// The first cells of the table in the documentation.
 fn documented() -> BTreeSet<String> {
@@ -36,9 +38,23 @@ async fn metrics_follow_a_pod() {
     for line in counted {
         assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
     }
-    assert!(text.contains("kubelet_pod_worker_duration_seconds_count{operation_type=\"sync\"}"), "{text}");
+    let syncs = |work: &str| {
+        let count = format!("kubelet_pod_worker_duration_seconds_count{{operation_type=\"{work}\"}} ");
+        kubelet.metrics().text().lines().find_map(|l| l.strip_prefix(&count)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    assert_eq!((syncs("create"), syncs("update"), syncs("kill")), (1, 0, 0));
+    assert!(syncs("sync") > 0);
     for line in ["kubelet_running_pods 1", "kubelet_pleg_discard_events 0", "minke_pleg_hanging_calls 0.0"] {
         assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
     }
+    kubelet.apply(vec![support::pod("a", json!({"containers": [{"name": "main", "image": "image:2"}]}))]).await;
+    until(&kubelet, &uid("a"), "is updated", |r| {
+        r.pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten()).any(|c| c.image == "image:2")
+    })
+    .await;
+    assert_eq!((syncs("create"), syncs("update")), (1, 1));
+    kubelet.stop(&uid("a"), StopRequest::default()).unwrap();
+    until_stage(&kubelet, &uid("a"), PodStage::Finished).await;
+    assert_eq!(syncs("kill"), 5, "one for each step");
     kubelet.shutdown().await;
 }

@@ -14,7 +14,31 @@ const POD_START_BUCKETS: [f64; 25] = [
     600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
 ];
 
-/// What a worker did, in upstream's words.
+/// What a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// The first sync by this agent.
+    Create,
+    /// The first sync of what is wanted now.
+    Update,
+    /// Any other sync.
+    Sync,
+    /// A step of the Pod's end.
+    Kill,
+}
+
+impl Work {
+    /// In upstream's word.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Sync => "sync",
+            Self::Kill => "kill",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Operation {
     operation_type: &'static str,
@@ -51,13 +75,9 @@ impl WorkerMetrics {
     }
 
     /// Times a job from now to its end; one that is cancelled is not counted.
-    pub(super) fn time<T: 'static>(
-        &self,
-        operation_type: &'static str,
-        job: BoxFuture<'static, T>,
-    ) -> BoxFuture<'static, T> {
+    pub(super) fn time<T: 'static>(&self, work: Work, job: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
         let begun = Instant::now();
-        let histogram = self.duration.get_or_create_owned(&Operation { operation_type });
+        let histogram = self.duration.get_or_create_owned(&Operation { operation_type: work.word() });
         job.inspect(move |_| histogram.observe(begun.elapsed().as_secs_f64())).boxed()
     }
 

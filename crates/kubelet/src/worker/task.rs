@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::lifecycle::{Cause, Lifecycle, Mode, SavedLifecycle, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
 use super::mailbox::Mailbox;
+use super::metrics::Work;
 use super::questions::PodFacts;
 use super::steps::StepJob;
 use super::{NewPod, WorkerContext, WorkerHandle};
@@ -46,6 +47,8 @@ pub(super) struct Worker {
     mailbox: Arc<Mailbox>,
     machine: Machine,
     job: Option<Job>,
+    /// What the next sync is for.
+    work: Work,
     /// Observations must be newer than this.
     synced: Stamp,
     save: Option<BoxFuture<'static, Result<(), CheckpointError>>>,
@@ -93,6 +96,7 @@ impl Worker {
             mailbox,
             machine,
             job,
+            work: Work::Create,
             synced,
             save,
             save_after,
@@ -162,6 +166,7 @@ impl Worker {
         match self.machine.lifecycle() {
             Lifecycle::Syncing(_) | Lifecycle::Terminating { .. } => {
                 self.desired = desired.clone();
+                self.work = Work::Update;
                 self.memory.lock().wanted(&desired.pod);
                 self.ctx.sync.probes.update(&self.key.uid, &desired.pod);
                 self.publish();
@@ -178,7 +183,10 @@ impl Worker {
         for action in actions {
             match action {
                 Action::Cancel => self.job = None,
-                Action::Sync(mode) => self.job = Some(self.ctx.timing.time("sync", self.sync(mode))),
+                Action::Sync(mode) => {
+                    let work = std::mem::replace(&mut self.work, Work::Sync);
+                    self.job = Some(self.ctx.timing.time(work, self.sync(mode)));
+                }
                 Action::Step(step) => {
                     // Nothing may write the checkpoint once it is to go.
                     if step == Step::Checkpoint
@@ -186,7 +194,7 @@ impl Worker {
                     {
                         drop(save.await);
                     }
-                    self.job = Some(self.ctx.timing.time("kill", self.step(step)));
+                    self.job = Some(self.ctx.timing.time(Work::Kill, self.step(step)));
                 }
                 Action::Save => self.save_now().await,
                 Action::Publish => {
