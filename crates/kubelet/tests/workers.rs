@@ -348,3 +348,91 @@ async fn orphans_end_each_by_itself_and_may_be_wanted_again() {
     tokio::time::timeout(Duration::from_secs(600), gone).await.expect("the orphan ends when it can");
     assert_eq!(bed.runtime.violations(), [""; 0]);
 }
+
+/// `TestUpdatePodParallel`: many Pods, each wanted otherwise again and again. Workers skip what is out of date, and never
+/// the last.
+#[tokio::test(start_paused = true)]
+async fn test_update_pod_parallel() {
+    const PODS: usize = 20;
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let version = |n: usize, version: usize| {
+        let container = json!({"name": "main", "image": format!("image:{version}")});
+        pod(&n.to_string(), json!({"restartPolicy": "Always", "containers": [container]}))
+    };
+    for v in 0..PODS {
+        let answers = kubelet.apply((v..PODS).map(|n| version(n, v)).collect()).await;
+        let expected = |answer| matches!((v, answer), (0, &Admission::Accepted) | (1.., &Admission::Updated));
+        assert!(answers.iter().all(expected), "{answers:?}");
+    }
+    for n in 0..PODS {
+        let uid = uid(&n.to_string());
+        let report = until(&kubelet, &uid, "the last version runs", |r| {
+            let statuses = r.pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+            statuses
+                .clone()
+                .any(|c| c.image == format!("image:{n}") && c.state.as_ref().is_some_and(|s| s.running.is_some()))
+        })
+        .await;
+        assert_eq!(report.pod.spec.as_ref().unwrap().containers[0].image, Some(format!("image:{n}")));
+        let made = bed.runtime.count_of(&uid, Op::CreateContainer);
+        assert!((1..=n + 1).contains(&made), "pod {n}: {made} containers for {} versions", n + 1);
+    }
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    for n in 0..PODS {
+        assert_eq!(bed.runtime.running(&uid(&n.to_string())), 1);
+    }
+    assert_eq!(bed.runtime.violations(), [""; 0]);
+}
+
+/// `Test_removeTerminatedWorker`: a Pod that nobody wants any more is forgotten once its worker has brought it to its
+/// end, wherever it is, and the worker goes on by itself.
+#[tokio::test(start_paused = true)]
+async fn test_remove_terminated_worker() {
+    let remove = StopRequest { grace: None, remove: true };
+    for stage in ["finished", "not started", "started", "terminating", "terminated"] {
+        let bed = Bed::new();
+        bed.runtime.script("main", vec![Life::forever().ignoring_stop()]);
+        let kubelet = bed.kubelet().await;
+        kubelet.apply(vec![simple("a", "Always")]).await;
+        if stage != "not started" {
+            until_phase(&kubelet, &uid("a"), "Running").await;
+        }
+        let begun = Instant::now();
+        match stage {
+            "finished" => {
+                kubelet.stop(&uid("a"), StopRequest { grace: Some(Duration::ZERO), remove: false }).unwrap();
+                until_stage(&kubelet, &uid("a"), PodStage::Finished).await;
+                tokio::time::sleep(Duration::from_secs(300)).await;
+                assert!(kubelet.report(&uid("a")).is_some(), "it is kept for as long as it is wanted");
+            }
+            "terminating" => {
+                kubelet.stop(&uid("a"), StopRequest { grace: Some(Duration::from_secs(7)), remove: false }).unwrap();
+                until_stage(&kubelet, &uid("a"), PodStage::Terminating).await;
+            }
+            "terminated" => {
+                // Its sandbox can't be removed for a while.
+                bed.runtime.fault(Fault::fail(Op::RemoveSandbox).times(5));
+                kubelet.stop(&uid("a"), StopRequest { grace: Some(Duration::ZERO), remove: false }).unwrap();
+                until_stage(&kubelet, &uid("a"), PodStage::Terminated).await;
+            }
+            _ => {}
+        }
+        kubelet.stop(&uid("a"), remove).unwrap();
+        if stage != "finished" {
+            tokio::task::yield_now().await;
+            assert!(kubelet.report(&uid("a")).is_some(), "{stage}: not before its worker is done");
+        }
+        until_gone(&kubelet, &uid("a")).await;
+        let took = begun.elapsed().as_secs();
+        match stage {
+            "started" => assert_eq!(took, 30, "it got its own grace"),
+            "terminating" => assert_eq!(took, 7, "what it had been given before"),
+            "not started" => assert_eq!(bed.runtime.count(Op::StartContainer), 0, "nothing is started for its end"),
+            _ => {}
+        }
+        assert!(bed.runtime.sandboxes(&uid("a")).is_empty(), "{stage}");
+        assert!(bed.checkpoints.uids().is_empty(), "{stage}");
+        assert_eq!(bed.runtime.violations(), [""; 0], "{stage}");
+    }
+}

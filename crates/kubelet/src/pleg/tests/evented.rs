@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use minke_core::fake::{Delivery, EventPlan};
 use minke_core::runtime::{ContainerState, RuntimeEventKind};
+use tokio::time::Instant;
 
 use super::*;
 
@@ -89,6 +90,39 @@ async fn a_missed_event_brings_the_short_period_back() {
     let relists = stats.relists;
     sleep(Duration::from_secs(5)).await;
     assert!(bed.pleg.stats().relists >= relists + 4, "the stream is not relied on");
+}
+
+/// A stream that stays open and tells nothing looks like one of a machine on which nothing happens.
+#[tokio::test(start_paused = true)]
+async fn an_open_stream_that_is_dead_is_found_out_by_the_slow_relist() {
+    let bed = Bed::new(FakeRuntime::new(), true).await;
+    let (sandbox, container) = start(&bed.runtime, "a").await;
+    sleep(Duration::from_secs(31)).await;
+    bed.heard.take();
+    bed.runtime.event_plan(EventPlan::new(|_| Delivery::Lose));
+    bed.runtime.end(&container, &Ending::code(3));
+    let died = [LifecycleEvent::Died(container.0)];
+    let began = Instant::now();
+    let told = loop {
+        sleep(Duration::from_millis(100)).await;
+        let told = bed.heard.take();
+        if !told.is_empty() {
+            break told;
+        }
+    };
+    assert_eq!(told, died);
+    assert!(began.elapsed() <= Duration::from_secs(31), "{:?}", began.elapsed());
+    sleep(Duration::from_secs(2)).await;
+    let stats = bed.pleg.stats();
+    assert_eq!((stats.stream, stats.stream_errors, stats.events_missed), (StreamState::Up, 0, 1));
+    let (metrics, clock): (_, Arc<dyn Clock>) = (Metrics::default(), Arc::new(bed.runtime.clock()));
+    bed.pleg.register(&metrics, &clock);
+    let text = metrics.text();
+    assert!(text.lines().any(|l| l.starts_with("kube_pod_missed_events") && l.ends_with(" 1")), "{text}");
+    // From now on it is not relied on.
+    bed.runtime.kill_sandbox(&sandbox);
+    sleep(Duration::from_millis(1100)).await;
+    assert_eq!(bed.heard.take(), [LifecycleEvent::Died(sandbox.0)]);
 }
 
 #[tokio::test(start_paused = true)]
