@@ -9,9 +9,6 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Whoever holds a lock that is waited for is about to let go of it.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
-
 /// A lock that could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
@@ -73,11 +70,11 @@ impl Lock {
     }
 }
 
-/// Waits for the lock for a bounded time without blocking the runtime's thread.
-pub(crate) async fn wait_bounded(path: PathBuf) -> Result<Lock, LockError> {
+/// Waits for the lock for so long, without blocking the runtime's thread.
+pub(crate) async fn wait_bounded(path: PathBuf, longest: Duration) -> Result<Lock, LockError> {
     let waited = path.clone();
     let wait = tokio::task::spawn_blocking(move || Lock::wait(&waited));
-    match tokio::time::timeout(LONGEST_WAIT, wait).await {
+    match tokio::time::timeout(longest, wait).await {
         Ok(Ok(result)) => result,
         Ok(Err(panicked)) => Err(LockError::Io { path, source: io::Error::other(panicked) }),
         // The thread goes on waiting; it holds nothing that anyone else needs, and ends with the process.

@@ -43,6 +43,12 @@ pub(crate) use ready::{Readiness, Ready};
 
 /// Clients get so long to take their last messages when the agent ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// An agent that was told to end has let go of its lock by then.
+const LONGEST_END: Duration = Duration::from_secs(15);
+/// One that begins answers by then. Less than what a command waits for the agent that it starts.
+const LONGEST_BEGINNING: Duration = Duration::from_secs(25);
+/// Between two looks whether it does.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How this agent was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,12 +117,17 @@ pub(crate) async fn run(
             .create(directory)
             .map_err(|source| AgentError::Directory { path: directory.clone(), source })?;
     }
-    let _lock = match mode {
-        Mode::Service => Lock::try_take(&place.agent_lock()),
-        // Whoever starts one of these has seen none answer, so a holder of the lock is about to end.
-        Mode::Replacement | Mode::OnDemand => lock::wait_bounded(place.agent_lock()).await,
-    }
-    .map_err(AgentError::Lock)?;
+    let lock = match mode {
+        Mode::Service => Lock::try_take(&place.agent_lock()).map(Some),
+        // The one before was told to end.
+        Mode::Replacement => lock::wait_bounded(place.agent_lock(), LONGEST_END).await.map(Some),
+        Mode::OnDemand => free_or_answered(place).await,
+    };
+    let Some(_lock) = lock.map_err(AgentError::Lock)? else {
+        tracing::info!("another agent answers by now; this one is not needed");
+        ready.tell(&Ready::Listening);
+        return Ok(());
+    };
     let kubelet = core::start(place, settings).await.map_err(AgentError::Core)?;
     let notifier = match mode {
         Mode::Service | Mode::Replacement => Notifier::from_environment(),
@@ -124,6 +135,21 @@ pub(crate) async fn run(
         Mode::OnDemand => Notifier::default(),
     };
     serve(place, mode, &settings.static_sources, &notifier, ready, kubelet).await
+}
+
+/// The lock, once it is free. Whoever starts an agent on demand has seen none answer, so a holder of the lock is about
+/// to end, or about to answer: a service that takes the place of another. `None` if one answers.
+async fn free_or_answered(place: &Place) -> Result<Option<Lock>, LockError> {
+    let answered = async {
+        while tokio::net::UnixStream::connect(place.socket()).await.is_err() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        lock = lock::wait_bounded(place.agent_lock(), LONGEST_BEGINNING) => lock.map(Some),
+        () = answered => Ok(None),
+    }
 }
 
 /// Serves commands until the agent ends.

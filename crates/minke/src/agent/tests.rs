@@ -24,22 +24,26 @@ struct Agent {
     _directory: tempfile::TempDir,
 }
 
+fn place_in(directory: &Path) -> Place {
+    let under = |name: &str| {
+        let path = directory.join(name);
+        std::fs::create_dir(&path).unwrap();
+        path
+    };
+    Place {
+        state: under("s"),
+        run: under("r"),
+        logs: under("l"),
+        cni: under("c"),
+        cni_plugins: None,
+        instance: Some("test".to_owned()),
+    }
+}
+
 impl Agent {
     async fn start(mode: Mode) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let under = |name: &str| {
-            let path = directory.path().join(name);
-            std::fs::create_dir(&path).unwrap();
-            path
-        };
-        let place = Place {
-            state: under("s"),
-            run: under("r"),
-            logs: under("l"),
-            cni: under("c"),
-            cni_plugins: None,
-            instance: Some("test".to_owned()),
-        };
+        let place = place_in(directory.path());
         let runtime = FakeRuntime::new();
         runtime.add_image("image", ImageUser::Root);
         let clock = Arc::new(runtime.clock());
@@ -225,4 +229,20 @@ async fn metrics_are_told_over_the_socket() {
     let text = connection.metrics().await.unwrap();
     assert!(text.contains("kubelet_pleg_discard_events 0\n"), "{text}");
     assert!(text.ends_with("# EOF\n"));
+}
+
+/// A command found nobody and started an agent, just while a service was taking the place of another one.
+#[tokio::test]
+async fn an_agent_on_demand_gives_way_to_one_that_begins_to_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = place_in(directory.path());
+    let service = Lock::try_take(&place.agent_lock()).unwrap();
+    let (own, settings) = (place.clone(), Settings::default());
+    let on_demand = tokio::spawn(async move { run(&own, Mode::OnDemand, &settings, &mut Readiness::Nobody).await });
+    tokio::time::sleep(2 * LOOK_AGAIN).await;
+    assert!(!on_demand.is_finished(), "nobody answers yet");
+    let _socket = tokio::net::UnixListener::bind(place.socket()).unwrap();
+    on_demand.await.unwrap().expect("the command is told to connect");
+    // The thread that waits for the lock would keep the test's runtime.
+    drop(service);
 }

@@ -17,6 +17,8 @@ use crate::place::Place;
 
 /// An agent that adopts hundreds of Pods from a slow disk is ready well within this.
 const LONGEST_START: Duration = Duration::from_secs(30);
+/// Another command that starts one is about to have done so.
+const LONGEST_OTHER: Duration = Duration::from_secs(15);
 /// `agent.log` is moved aside beyond this many bytes when an agent starts.
 const LOG_LIMIT: u64 = 8 << 20;
 
@@ -91,7 +93,7 @@ pub(super) async fn start(place: &Place, log_level: &str, arguments: &[String]) 
         move |source| StartError::State { path, source }
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&place.state).map_err(state(&place.state))?;
-    let _starting = lock::wait_bounded(place.start_lock()).await.map_err(StartError::Busy)?;
+    let _starting = lock::wait_bounded(place.start_lock(), LONGEST_OTHER).await.map_err(StartError::Busy)?;
     if tokio::net::UnixStream::connect(place.socket()).await.is_ok() {
         return Ok(());
     }
