@@ -436,3 +436,25 @@ async fn test_remove_terminated_worker() {
         assert_eq!(bed.runtime.violations(), [""; 0], "{stage}");
     }
 }
+
+/// A disk write each minute and Pod would wake the disk of an idle machine.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_which_nothing_is_new_is_not_written_again() {
+    let bed = Bed::new();
+    let kubelet = bed.kubelet().await;
+    let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
+    let containers = json!([{"name": "main", "readinessProbe": probe, "livenessProbe": probe}]);
+    kubelet.apply(vec![pod("a", json!({"restartPolicy": "Always", "containers": containers}))]).await;
+    until_phase(&kubelet, &uid("a"), "Running").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (writes, report) = (bed.checkpoints.writes(), kubelet.report(&uid("a")).unwrap());
+    assert!(writes > 0);
+    assert_eq!(bed.checkpoints.state(&uid("a")).unwrap().status, report.pod.status.clone().unwrap());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(bed.checkpoints.writes(), writes, "forty syncs later");
+    // What a probe condemns is kept at once: the next agent has to know it.
+    bed.runtime.fault(Fault::on(Op::StopContainer, FaultAction::Hang).times(1));
+    bed.runtime.exec_hook(|_, _, _, _| FakeExec::code(1));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(bed.checkpoints.state(&uid("a")).unwrap().condemned.len(), 1);
+}

@@ -1,6 +1,7 @@
 //! Checkpoints in memory, for simulations: they survive agents, not processes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use crate::DesiredPod;
 #[derive(Debug, Clone, Default)]
 pub struct MemoryCheckpoints {
     pods: Arc<Mutex<BTreeMap<PodUid, (DesiredPod, SavedState)>>>,
+    writes: Arc<AtomicUsize>,
 }
 
 impl MemoryCheckpoints {
@@ -24,6 +26,12 @@ impl MemoryCheckpoints {
     #[must_use]
     pub fn uids(&self) -> Vec<PodUid> {
         self.lock().keys().cloned().collect()
+    }
+
+    /// How often states were written.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
     }
 
     /// All that is kept of a Pod.
@@ -57,6 +65,7 @@ impl Checkpoints for MemoryCheckpoints {
     }
 
     async fn save_state(&self, uid: &PodUid, state: &SavedState) -> Result<(), CheckpointError> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
         if let Some(pod) = self.lock().get_mut(uid) {
             pod.1 = state.clone();
         }

@@ -9,7 +9,11 @@ use minke_core::containers::all_containers;
 use minke_core::runtime::{ContainerId, ContainerState, PodRuntimeStatus};
 use minke_core::status::{ProbeResults, WaitingReason};
 
+use crate::spec::container_hash;
 use crate::{ContainerTimings, DesiredPod, PodTimings};
+
+/// The hash of each container's spec, by name.
+type Hashes = Arc<BTreeMap<String, String>>;
 
 /// The memory of one Pod. Only its worker and that worker's job touch it, one at a time.
 #[derive(Debug, Default)]
@@ -32,6 +36,10 @@ pub struct PodMemory {
     pub observed: Option<Arc<PodRuntimeStatus>>,
     /// The status is newer than the checkpoint.
     pub unsaved: bool,
+    /// The timings when the status was computed last.
+    pub(super) told: PodTimings,
+    /// Hashes are dear, and asked for in every sync.
+    hashes: Option<(Arc<Pod>, Hashes)>,
 }
 
 impl PodMemory {
@@ -61,6 +69,19 @@ impl PodMemory {
     pub fn has_stale_volumes(&self, desired: &DesiredPod) -> bool {
         let same = |of: &DesiredPod| Arc::ptr_eq(&of.pod, &desired.pod) && Arc::ptr_eq(&of.objects, &desired.objects);
         !self.set_up.as_ref().is_some_and(same)
+    }
+
+    /// The hashes of this Pod's containers.
+    pub(super) fn hashes(&mut self, pod: &Arc<Pod>) -> Hashes {
+        match &self.hashes {
+            Some((of, hashes)) if Arc::ptr_eq(of, pod) => hashes.clone(),
+            Some(_) | None => {
+                let hashes = all_containers(pod).map(|c| (c.name.clone(), container_hash(c))).collect();
+                let hashes = Hashes::new(hashes);
+                self.hashes = Some((pod.clone(), hashes.clone()));
+                hashes
+            }
+        }
     }
 
     /// One entry a container, in the spec's order.

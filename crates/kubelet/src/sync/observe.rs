@@ -24,14 +24,14 @@ pub enum Outlook<'a> {
     Ended(Option<&'a Cause>),
 }
 
-/// A status as it was computed, and as it was published.
+/// A status that was computed.
 #[derive(Debug, Clone)]
 pub struct Observed {
-    /// What is true: its phase may be terminal while something still runs.
-    pub computed: PodStatus,
-    /// What was published.
+    /// What is true: it may be terminal while something still runs.
+    pub phase: Option<Phase>,
+    /// What may be said of it.
     pub published: Arc<PodStatus>,
-    /// It differs from what was published before.
+    /// There is something to publish and to save: the status, what probes say or timings are not what they were.
     pub changed: bool,
 }
 
@@ -64,9 +64,12 @@ pub fn compute_now(
     ctx.recorder.timeline().observe(runtime, now);
     let mut memory = memory.lock();
     memory.prune(runtime);
+    let mut changed = false;
     if ctx.probes.has(&runtime.uid) {
         let ips = ctx.pod_ips(&desired.pod, runtime);
-        memory.probes = ctx.probes.observe(runtime, ips, Now { wall: now, monotonic: Instant::now() });
+        let probes = ctx.probes.observe(runtime, ips, Now { wall: now, monotonic: Instant::now() });
+        changed |= memory.probes != probes;
+        memory.probes = probes;
         memory.observed = Some(Arc::new(runtime.clone()));
     }
     let (cause, ended) = match outlook {
@@ -97,8 +100,9 @@ pub fn compute_now(
         failure,
         now,
     });
+    let phase = Phase::parse(computed.phase.as_deref());
     let may_still_run = !ended;
-    let mut published = publishable(&desired.pod, computed.clone(), memory.status.as_deref(), may_still_run);
+    let mut published = publishable(&desired.pod, computed, memory.status.as_deref(), may_still_run);
     if ended {
         published = finalize(&desired.pod, &published, false);
         if let Some(failure) = failure.filter(|_| cause.is_some_and(Cause::is_eviction)) {
@@ -127,9 +131,18 @@ pub fn compute_now(
         memory.timings.finished_at = Some(now);
     }
 
-    let changed = memory.status.as_deref() != Some(&published);
+    changed |= memory.told != memory.timings;
+    if changed {
+        memory.told = memory.timings.clone();
+    }
     ctx.recorder.timeline().status(&runtime.uid, &published);
-    let published = Arc::new(published);
+    let published = match memory.status.take() {
+        Some(before) if *before == published => before,
+        Some(_) | None => {
+            changed = true;
+            Arc::new(published)
+        }
+    };
     memory.status = Some(published.clone());
-    Observed { computed, published, changed }
+    Observed { phase, published, changed }
 }

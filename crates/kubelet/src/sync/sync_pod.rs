@@ -2,7 +2,6 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
-use minke_core::containers::all_containers;
 use minke_core::runtime::PodRuntimeStatus;
 use minke_core::status::Phase;
 
@@ -11,7 +10,6 @@ use super::observe::{Outlook, compute_now, observe};
 use super::plan::{Plan, PlanInput, plan};
 use super::{SharedMemory, SyncContext};
 use crate::DesiredPod;
-use crate::spec::container_hash;
 use crate::worker::lifecycle::Mode;
 use crate::worker::machine::SyncOutcome;
 
@@ -32,8 +30,8 @@ impl SyncReport {
     }
 }
 
-/// Syncs a Pod that is as `runtime` says: publishes its status through `publish`, and unless `mode` forbids it, does
-/// what is to be done.
+/// Syncs a Pod that is as `runtime` says: calls `publish` if there is anything new to say of it, and unless `mode` forbids
+/// it, does what is to be done.
 ///
 /// Cancel-safe: a sync that is dropped leaves work that the next one finds by looking at the runtime.
 pub async fn sync_pod(
@@ -45,17 +43,19 @@ pub async fn sync_pod(
     publish: &(dyn Fn() + Send + Sync),
 ) -> SyncReport {
     let observed = observe(ctx, desired, memory, runtime, Outlook::Going).await;
-    publish();
+    if observed.changed {
+        publish();
+    }
     ctx.probes.poke(&runtime.uid);
-    if Phase::parse(observed.computed.phase.as_deref()).is_some_and(Phase::is_terminal) {
+    if observed.phase.is_some_and(Phase::is_terminal) {
         return SyncReport::quiet(SyncOutcome::Terminal);
     }
     if past_deadline(ctx, desired, &observed.published) {
         return SyncReport::quiet(SyncOutcome::DeadlineExceeded);
     }
     let steps = {
-        let memory = memory.lock();
-        let hashes = all_containers(&desired.pod).map(|c| (c.name.clone(), container_hash(c))).collect();
+        let mut memory = memory.lock();
+        let hashes = memory.hashes(&desired.pod);
         let input = PlanInput {
             pod: &desired.pod,
             runtime,
@@ -73,8 +73,7 @@ pub async fn sync_pod(
     }
     let failures = execute(ctx, desired, memory, runtime, &steps).await;
     // Why containers wait is news even though the runtime has nothing to tell.
-    if !failures.is_empty() {
-        compute_now(ctx, desired, memory, runtime, Outlook::Going);
+    if !failures.is_empty() && compute_now(ctx, desired, memory, runtime, Outlook::Going).changed {
         publish();
     }
     let outcome = outcome_of(&failures);
