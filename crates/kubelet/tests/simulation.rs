@@ -7,7 +7,8 @@
 //! removed Pods leave nothing.
 //!
 //! Seeds run beside each other on all processors. A failing seed prints itself. `MINKE_SIM_SEEDS=n` runs n seeds
-//! (1,000,000 take hours), `MINKE_SIM_FROM=s` begins at another one, `MINKE_SIM_SEED=s` runs one alone.
+//! (1,000,000 take an hour or so of a processor with `--profile sim`), `MINKE_SIM_FROM=s` begins at another one,
+//! `MINKE_SIM_SEED=s` runs one alone.
 
 #![cfg(test)]
 
