@@ -9,7 +9,7 @@ use std::time::Duration;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
     ContainerConfig, ContainerId, ContainerSecurity, ContainerState, LinuxResources, ListFilter, NamespaceMode,
-    NamespaceOptions, Runtime, RuntimeError, SandboxConfig, SandboxId, SeccompProfile, error_chain,
+    NamespaceOptions, Runtime, RuntimeError, SandboxConfig, SandboxId, SeccompProfile, error_chain, labels,
 };
 use tokio::time::Instant;
 
@@ -101,7 +101,7 @@ impl Stage {
             log_directory: self.directory().join("logs"),
             dns: None,
             port_mappings: Vec::new(),
-            labels: BTreeMap::new(),
+            labels: self.labels(),
             annotations: BTreeMap::new(),
             cgroup_parent: format!("{}/pod{}", self.subject.cgroup, self.pod()),
             resources: LinuxResources::default(),
@@ -126,7 +126,7 @@ impl Stage {
             env: Vec::new(),
             mounts: Vec::new(),
             devices: Vec::new(),
-            labels: BTreeMap::new(),
+            labels: self.labels(),
             annotations: BTreeMap::new(),
             log_path: Path::new(name).join("0.log"),
             stdin: false,
@@ -136,8 +136,21 @@ impl Stage {
             security: ContainerSecurity::default(),
             stop_signal: None,
         };
+        config.labels.insert(labels::CONTAINER_NAME.to_owned(), name.to_owned());
         self.subject.programs.prepare(self.pod(), &mut config, program);
         config
+    }
+
+    /// As the kubelet writes them: over CRI, Pods are found by them.
+    fn labels(&self) -> BTreeMap<String, String> {
+        let PodKey { namespace, name, uid } = &self.pod;
+        [
+            (labels::POD_NAMESPACE, namespace.to_string()),
+            (labels::POD_NAME, name.to_string()),
+            (labels::POD_UID, uid.to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
     }
 
     /// This scenario's sandbox, made.

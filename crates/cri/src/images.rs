@@ -138,7 +138,10 @@ async fn refuse_in_use(inner: &Inner, found: &ImageStatus) -> Result<(), Runtime
     };
     match users.iter().find(uses) {
         None => Ok(()),
-        Some(user) => Err(RuntimeError::failed(REMOVE, Words(format!("container {} uses {}", user.id, found.id)))),
+        Some(user) => {
+            let message = format!("container {} uses {}", user.id, found.id);
+            Err(RuntimeError::Invalid { operation: REMOVE, message })
+        }
     }
 }
 

@@ -61,7 +61,13 @@ pub(crate) async fn streams(s: &Stage) -> Result<(), Broken> {
     let pod = s.sandbox().await?;
     let id = s.start(&pod, "app", Program::Polite(0)).await?;
     let command = ["/bin/sh", "-c", "read line; echo got $line; echo err >&2; cat; exit 9"].map(str::to_owned).to_vec();
-    let mut session = s.runtime().exec(&id, &ExecRequest { command, stdin: true, tty: None }).await?;
+    let mut session = match s.runtime().exec(&id, &ExecRequest { command, stdin: true, tty: None }).await {
+        Ok(session) => session,
+        Err(error) => {
+            s.say(words::refusal(&error));
+            return Ok(());
+        }
+    };
     if let Some(mut stdin) = session.stdin.take() {
         stdin.write_all(b"one\ntwo\n").await?;
         stdin.close().await?;

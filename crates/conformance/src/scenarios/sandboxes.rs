@@ -49,7 +49,6 @@ pub(crate) async fn attempts(s: &Stage) -> Result<(), Broken> {
 pub(crate) async fn labels_come_back(s: &Stage) -> Result<(), Broken> {
     let mut config = s.sandbox_config();
     std::fs::create_dir_all(&config.log_directory)?;
-    config.labels.insert(labels::POD_UID.to_owned(), s.pod().to_string());
     config.labels.insert("example.com/app".to_owned(), "web".to_owned());
     config.annotations.insert("example.com/note".to_owned(), "two words, \"quoted\"\nand a line".to_owned());
     config.annotations.insert("empty".to_owned(), String::new());
@@ -61,7 +60,7 @@ pub(crate) async fn labels_come_back(s: &Stage) -> Result<(), Broken> {
     s.say(format!("the Pod: {}", has(status.info.pod == config.pod)));
 
     let mut container = s.container_config("app", Program::Exit(0));
-    container.labels.insert(labels::CONTAINER_NAME.to_owned(), "app".to_owned());
+    container.labels.insert("example.com/part".to_owned(), "front".to_owned());
     container.annotations.insert(labels::HASH.to_owned(), "1a2b3c".to_owned());
     let id = s.create(&pod, &container).await?;
     let status = s.runtime().container_status(&id).await?;

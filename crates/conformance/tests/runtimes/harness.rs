@@ -4,13 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::{join, join_all};
 use futures_util::{StreamExt as _, stream};
 use minke_conformance::{Kind, SCENARIOS, Scenario, Subject, Verdict};
+use minke_testkit::containerd::Release;
 use minke_testkit::{BUSYBOX, TempState};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use crate::{embedded, fake, images};
+use crate::{containerds, embedded, fake, images};
 
 /// Scenarios of one runtime at a time. Most of them wait.
 const AT_A_TIME: usize = 4;
@@ -100,7 +102,18 @@ async fn real(sum: &Sum, wanted: &Wanted) {
             suite(subject, &place, sum, wanted).await;
         }
     };
-    on_embedded.await;
+    let on_containerds = Release::ALL.map(|release| on_containerd(release, &host, sum, wanted));
+    join(on_embedded, join_all(on_containerds)).await;
+}
+
+async fn on_containerd(release: Release, registry: &str, sum: &Sum, wanted: &Wanted) {
+    if wanted.scenarios(containerds::kind(release)).next().is_none() {
+        return;
+    }
+    match containerds::subject(release, registry).await {
+        Ok((subject, containerd)) => suite(subject, &containerd, sum, wanted).await,
+        Err(reason) => println!("SKIPPED conformance_of_{release}: {reason}"),
+    }
 }
 
 /// What this machine lacks for real containers.

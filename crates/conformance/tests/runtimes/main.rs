@@ -5,8 +5,9 @@
 //! main ─► a network namespace of its own ─► subjects, all at a time ─► scenarios, some at a time ─► one line each
 //! ```
 
-#![expect(clippy::unwrap_used, reason = "these are tests, in a binary that clippy does not know as one")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, in a binary that clippy does not know as one")]
 
+mod containerds;
 mod embedded;
 mod fake;
 mod harness;

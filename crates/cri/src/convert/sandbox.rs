@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
-    NamespaceOptions, Protocol, SandboxConfig, SandboxId, SandboxInfo, SandboxState, SandboxStatus, labels,
+    NamespaceMode, NamespaceOptions, Protocol, SandboxConfig, SandboxId, SandboxInfo, SandboxState, SandboxStatus,
+    labels,
 };
 
 use super::namespaces::namespaces_of;
@@ -30,6 +31,11 @@ pub(crate) fn config(config: &SandboxConfig, driver: CgroupDriver) -> api::PodSa
         host_port: i32::from(port.host_port),
         host_ip: port.host_ip.map(|ip| ip.to_string()).unwrap_or_default(),
     });
+    // On the host's network the host's name is there already, and runc refuses to set one.
+    let hostname = match config.namespaces.network {
+        NamespaceMode::Node => String::new(),
+        NamespaceMode::Pod | NamespaceMode::Container => config.hostname.clone(),
+    };
     api::PodSandboxConfig {
         metadata: Some(api::PodSandboxMetadata {
             name: config.pod.name.to_string(),
@@ -37,7 +43,7 @@ pub(crate) fn config(config: &SandboxConfig, driver: CgroupDriver) -> api::PodSa
             namespace: config.pod.namespace.to_string(),
             attempt: config.attempt,
         }),
-        hostname: config.hostname.clone(),
+        hostname,
         log_directory: text(&config.log_directory),
         dns_config: config.dns.as_ref().map(|dns| api::DnsConfig {
             servers: dns.servers.clone(),
@@ -120,7 +126,7 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::path::PathBuf;
 
-    use minke_core::runtime::{DnsConfig, LinuxResources, NamespaceMode, PortMapping, SeccompProfile};
+    use minke_core::runtime::{DnsConfig, LinuxResources, PortMapping, SeccompProfile};
 
     use super::*;
 
@@ -173,6 +179,13 @@ pub(crate) mod tests {
         let security = linux.security_context.unwrap();
         assert!(security.privileged);
         assert_eq!(security.namespace_options.unwrap().network(), api::NamespaceMode::Node);
+    }
+
+    #[test]
+    fn a_host_name_is_for_pods_with_a_network_of_their_own() {
+        assert_eq!(config(&example(), CgroupDriver::Cgroupfs).hostname, "");
+        let own = SandboxConfig { namespaces: NamespaceOptions::default(), ..example() };
+        assert_eq!(config(&own, CgroupDriver::Cgroupfs).hostname, "web");
     }
 
     #[test]

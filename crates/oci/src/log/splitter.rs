@@ -47,7 +47,8 @@ impl Splitter {
         records
     }
 
-    /// The output ended: what is pending becomes a record of its own, as upstream's runtimes do.
+    /// The output ended: what is pending becomes a record of its own. It is a whole one, where containerd writes a part:
+    /// nobody is to wait for the rest.
     pub(crate) fn finish(&mut self, now: Timestamp, out: &mut Vec<u8>) -> u64 {
         if self.pending.is_empty() {
             return 0;
