@@ -41,6 +41,7 @@ enum Command {
     #[command(subcommand)]
     Image(cmd::image::ImageCommand),
     Agent(cmd::agent::AgentArgs),
+    Doctor(cmd::doctor::DoctorArgs),
     Completion(cmd::completion::CompletionArgs),
     /// Say which version this is, and which the agent has
     Version,
@@ -62,6 +63,7 @@ impl Command {
             | Self::Metrics(_)
             | Self::Timeline(_)
             | Self::Image(_)
+            | Self::Doctor(_)
             | Self::Completion(_)
             | Self::Version => "warn",
         }
@@ -114,6 +116,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Timeline(args) => cmd::timeline::run(args, client).await,
         Command::Image(command) => cmd::image::run(command, client).await,
         Command::Agent(args) => cmd::agent::run(args, client).await,
+        Command::Doctor(args) => cmd::doctor::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
         Command::Version => cmd::version::run(client).await,
     }

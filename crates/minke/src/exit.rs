@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Reached,
     /// 1: a container failed.
     ContainerFailed,
+    /// 1, of `minke doctor`: the machine can't run Pods.
+    Unfit,
     /// 2: bad usage or manifest; nothing was started.
     Usage,
     /// 3: the goal was not reached in time.
@@ -37,7 +39,7 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Reached => 0,
-            Self::ContainerFailed => 1,
+            Self::ContainerFailed | Self::Unfit => 1,
             Self::Usage => 2,
             Self::Timeout => 3,
             Self::Rejected => 4,
@@ -110,6 +112,7 @@ mod tests {
         let codes = [
             (Exit::Reached, 0),
             (Exit::ContainerFailed, 1),
+            (Exit::Unfit, 1),
             (Exit::Usage, 2),
             (Exit::Timeout, 3),
             (Exit::Rejected, 4),

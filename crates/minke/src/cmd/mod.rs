@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod completion;
+pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod image;
 pub(crate) mod inspect;

@@ -194,6 +194,11 @@ fn value(flag: &str, text: &str) -> Result<ThresholdValue, Failure> {
     parse_value(text).map_err(|e| wrong(flag, &e.to_string()))
 }
 
+/// The thresholds of an agent that was told nothing.
+pub(crate) fn default_thresholds(on_demand: bool) -> Result<Vec<Threshold>, Failure> {
+    read_thresholds("--eviction-hard", if on_demand { ON_DEMAND } else { OF_A_SERVICE })
+}
+
 fn read_thresholds(flag: &str, text: &str) -> Result<Vec<Threshold>, Failure> {
     let read = |(signal, text)| Ok(Threshold::hard(signal, value(flag, text)?));
     signals(flag, text, '<')?.into_iter().map(read).collect()

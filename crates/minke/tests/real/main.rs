@@ -7,6 +7,7 @@ mod adoption;
 mod chaos;
 mod commands;
 mod compat;
+mod doctor;
 mod examples;
 mod exec;
 mod failures;

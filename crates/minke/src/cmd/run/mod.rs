@@ -180,9 +180,13 @@ fn dry_run(manifests: &Manifests, quiet: bool) -> Outcome {
 fn code_counts(exit: Exit) -> bool {
     match exit {
         Exit::Reached | Exit::ContainerFailed => true,
-        Exit::Usage | Exit::Timeout | Exit::Rejected | Exit::System | Exit::Interrupted(_) | Exit::Container(_) => {
-            false
-        }
+        Exit::Unfit
+        | Exit::Usage
+        | Exit::Timeout
+        | Exit::Rejected
+        | Exit::System
+        | Exit::Interrupted(_)
+        | Exit::Container(_) => false,
     }
 }
 

@@ -1,0 +1,111 @@
+//! Container runtimes behind CRI: what is needed for them, and what each can't. Pure.
+
+use super::Check;
+use super::facts::{Greeted, Socket};
+
+const NAME: &str = "cri";
+
+/// The checks of all sockets; one that says that there is none.
+pub(super) fn checks(sockets: &[Socket]) -> Vec<Check> {
+    if sockets.is_empty() {
+        return vec![Check::skipped(NAME, "no containerd or CRI-O listens here; the embedded runtime needs none", "")];
+    }
+    sockets.iter().flat_map(of_socket).collect()
+}
+
+fn of_socket(socket: &Socket) -> Vec<Check> {
+    match &socket.greeted {
+        Ok(runtime) => vec![version(socket, runtime), conditions(runtime), events(runtime)],
+        // Pods run without it.
+        Err(why) => vec![Check::warn(NAME, why, "as it says; the embedded runtime does not need it")],
+    }
+}
+
+fn version(socket: &Socket, runtime: &Greeted) -> Check {
+    let driver = if runtime.systemd { "systemd" } else { "cgroupfs" };
+    Check::ok(NAME, format!("{} {} at {}, cgroups by {driver}", runtime.name, runtime.version, socket.endpoint))
+}
+
+fn conditions(runtime: &Greeted) -> Check {
+    const NAME: &str = "cri conditions";
+    if runtime.unmet.is_empty() {
+        return Check::ok(NAME, "it is ready, and so is its network");
+    }
+    let network = runtime.unmet.iter().all(|condition| condition.starts_with("NetworkReady"));
+    let advice = if network {
+        "install a CNI configuration in /etc/cni/net.d; until then only Pods with hostNetwork: true run by it"
+    } else {
+        "look into the runtime's log (journalctl -u containerd, journalctl -u crio)"
+    };
+    Check::warn(NAME, runtime.unmet.join("; "), advice)
+}
+
+/// Judged by version: a stream that is opened to try it takes events away from whoever reads them.
+fn events(runtime: &Greeted) -> Check {
+    const NAME: &str = "cri events";
+    let mut numbers = runtime.version.trim_start_matches('v').split('.').map(|n| n.parse::<u32>().ok());
+    let version = (numbers.next().flatten(), numbers.next().flatten());
+    match (runtime.name.as_str(), version) {
+        ("containerd", (Some(0 | 1), Some(minor))) if minor < 7 => Check::warn(
+            NAME,
+            "it has none: every container is looked at each second",
+            "containerd 1.7 or newer, for less work and a faster notice",
+        ),
+        ("containerd", (Some(1), _)) => Check::warn(
+            NAME,
+            "each event reaches one reader only: a kubelet or another agent beside this one takes some",
+            "containerd 2.0 or newer where several programs read events",
+        ),
+        _ => Check::ok(NAME, "as far as its version tells"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    fn socket(name: &str, version: &str, unmet: &[&str]) -> Socket {
+        let greeted = Greeted {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            systemd: false,
+            unmet: unmet.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        Socket { endpoint: "unix:///x.sock".to_owned(), greeted: Ok(greeted) }
+    }
+
+    fn levels(sockets: &[Socket]) -> Vec<Level> {
+        checks(sockets).iter().map(|check| check.result).collect()
+    }
+
+    #[test]
+    fn events_by_version() {
+        use Level::{Ok, Warn};
+        for (name, version, level) in [
+            ("containerd", "1.6.20~ds1", Warn),
+            ("containerd", "1.7.24~ds1", Warn),
+            ("containerd", "v2.1.9", Ok),
+            ("cri-o", "1.31.0", Ok),
+            ("containerd", "unknown", Ok),
+        ] {
+            assert_eq!(levels(&[socket(name, version, &[])]), [Ok, Ok, level], "{name} {version}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_does_not_answer_makes_no_machine_unfit() {
+        let silent = Socket { greeted: Err("nothing listens".to_owned()), ..socket("", "", &[]) };
+        assert_eq!(levels(&[silent]), [Level::Warn]);
+        assert_eq!(levels(&[]), [Level::Skipped]);
+    }
+
+    #[test]
+    fn what_the_runtime_says_of_itself_is_told() {
+        let found = checks(&[socket("containerd", "2.1.9", &["NetworkReady is false: no CNI"])]);
+        assert_eq!(found[1].result, Level::Warn);
+        assert!(found[1].advice.contains("hostNetwork"), "{found:?}");
+        let found = checks(&[socket("containerd", "2.1.9", &["RuntimeReady is false", "NetworkReady is false"])]);
+        assert!(found[1].advice.contains("log"), "{found:?}");
+    }
+}
