@@ -3,6 +3,7 @@
 //! Here:
 //! - [`apply`]: server-side apply, and who owns which fields.
 //! - [`error`]: what went wrong, as clients read it.
+//! - [`openapi`]: what kubectl reads before it writes, and what it explains.
 //! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`proto`]: protobuf bodies.
 //! - [`schema`]: what the types are.
@@ -10,7 +11,7 @@
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds, OpenAPI,
+//! Not here yet: the engine over it, the HTTP front, the kinds,
 //! access.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
@@ -18,6 +19,7 @@
 
 pub mod apply;
 pub mod error;
+pub mod openapi;
 pub mod patch;
 pub mod proto;
 pub mod schema;

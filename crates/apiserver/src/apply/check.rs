@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(
             of(&json!({"containers": [{"image": "x"}]})),
             [
-                ".spec.containers: element 0: associative list with keys has an element that omits key field \"name\" (and doesn't have default value)"
+                ".spec.containers: element 0: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)"
             ]
         );
         assert_eq!(

@@ -27,8 +27,11 @@ pub(super) enum Shape<'a> {
 pub(super) enum Nameless {
     #[error("associative list with keys may not have non-map elements")]
     NoObject,
-    #[error("associative list with keys has an element that omits key field {0:?} (and doesn't have default value)")]
-    NoKey(String),
+    #[error(
+        "associative list with keys has an element that omits all key fields {0:?} (and doesn't have default values for \
+         any key fields)"
+    )]
+    NoKeys(Vec<String>),
 }
 
 impl<'a> Shape<'a> {
@@ -94,8 +97,10 @@ impl<'a> Shape<'a> {
                 _ => None,
             };
             let given = fields.get(name.as_ref()).filter(|value| !value.is_null()).cloned();
-            let value = given.or_else(default).ok_or_else(|| Nameless::NoKey(name.clone().into_owned()))?;
-            keys.insert(name.clone().into_owned(), value);
+            keys.extend(given.or_else(default).map(|value| (name.clone().into_owned(), value)));
+        }
+        if keys.is_empty() {
+            return Err(Nameless::NoKeys(names.iter().map(|name| name.clone().into_owned()).collect()));
         }
         Ok(Step::key(keys))
     }

@@ -10,8 +10,9 @@
 //! | `"$retainKeys": […]` | other fields of the object go |
 //! | `null` | the field goes |
 //!
-//! Better than upstream: an entry that is new to a list brings no nulls and no directives with it, and a patch without
-//! a merge key is the client's mistake (400), not ours (500).
+//! Better than upstream: an entry that is new to a list brings no nulls and no directives with it; an object that is to
+//! replace one that is not there is kept; `$deleteFromPrimitiveList` comes before what the same patch adds, always; and a
+//! patch without a merge key is the client's mistake (400), not ours (500).
 
 use serde_json::{Map, Value};
 
@@ -216,7 +217,11 @@ fn cleaned(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.get(PATCH).is_some_and(|directive| directive == "delete") => None,
         Value::Object(fields) => Some(Value::Object(without_directives(fields))),
-        Value::Array(entries) => Some(Value::Array(entries.into_iter().filter_map(cleaned).collect())),
+        // An entry with a directive is about a list that is there.
+        Value::Array(entries) => {
+            let plain = entries.into_iter().filter(|entry| entry.get(PATCH).is_none());
+            Some(Value::Array(plain.filter_map(cleaned).collect()))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(value),
     }
 }
@@ -335,6 +340,8 @@ mod tests {
             json!({"containers": [{"name": "a", "$patch": "delete"}, {"name": "b"}]}),
             json!({"containers": [{"name": "b"}]}),
         );
+        let replaced = json!({"containers": [{"$patch": "replace"}, {"name": "b"}]});
+        becomes(json!({}), replaced, json!({"containers": [{"name": "b"}]}));
         refused(two.clone(), json!({"containers": [{"$patch": "delete"}]}));
         refused(two.clone(), json!({"containers": [{"name": "a", "$patch": "merge"}]}));
         refused(two.clone(), json!({"containers": [{"image": "x"}]}));

@@ -1,5 +1,5 @@
 //! Bodies as Go writes them, and bodies that nobody should write. `fuzz/corpus/proto` has the former as Go's own
-//! serializer made them, each with the JSON that Go makes of the same object beside it.
+//! serializer made them, and `fuzz/corpus/api_body` the JSON that Go makes of the same objects.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::schema::builtin;
 use crate::strict::typed;
 
 fn read(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proto").join(name)).unwrap()
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name)).unwrap()
 }
 
 /// An envelope around bytes of a message.
@@ -42,10 +42,10 @@ fn what_go_writes_is_read_as_go_writes_it_in_json() {
     for name in
         ["pod", "configmap", "secret", "lease", "event", "eviction", "review", "service", "volume", "definition"]
     {
-        let object = decode(builtin(), &read(&format!("{name}.pb"))).unwrap();
+        let object = decode(builtin(), &read(&format!("proto/{name}.pb"))).unwrap();
         let kind = builtin().kind(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap();
         let typed = typed(builtin(), &kind, object).unwrap();
-        let expected: Value = serde_json::from_slice(&read(&format!("{name}.json"))).unwrap();
+        let expected: Value = serde_json::from_slice(&read(&format!("api_body/{name}.json"))).unwrap();
         assert_eq!(typed.unknown, [""; 0], "{name}");
         assert_eq!(typed.object, expected, "{name}");
     }

@@ -1,0 +1,30 @@
+//! What the fuzz targets run (`fuzz/bodies`), as tests: see `fuzz/harness.rs`.
+
+#![cfg(test)]
+
+#[path = "../../../fuzz/harness.rs"]
+mod harness;
+
+#[path = "../../../fuzz/bodies/api_body.rs"]
+mod api_body;
+#[path = "../../../fuzz/bodies/api_patch.rs"]
+mod api_patch;
+#[path = "../../../fuzz/bodies/proto.rs"]
+mod proto;
+
+use harness::check;
+
+#[test]
+fn any_bytes_as_a_protobuf_body() {
+    check("proto", 20_000, proto::run);
+}
+
+#[test]
+fn any_bytes_as_a_body() {
+    check("api_body", 2_000, api_body::run);
+}
+
+#[test]
+fn any_text_as_a_patch() {
+    check("api_patch", 5_000, api_patch::run);
+}
