@@ -1,6 +1,6 @@
 //! Minke's runner pools: how many ephemeral CI runners there are, and how each comes and goes.
 //!
-//! Here, all of it pure, `(state, event, now) → (state, actions)`:
+//! What decides is pure, `(state, event, now) → (state, actions)`:
 //!
 //! - [`engine`]: one set of runners, whole; it composes the others,
 //! - [`mod@plan`]: how many runners there should be, and who comes and goes for it,
@@ -9,12 +9,20 @@
 //! - [`set`]: the kind `RunnerSet`, its definition for a cluster, its validation and status,
 //! - [`compat`]: what the controller that people use today decides, to compare with.
 //!
-//! Not here yet: the forge and its webhooks, the controller's edge to a cluster, and `minke runners`.
+//! What performs:
+//!
+//! - [`forge`]: the port to where runners register and jobs come from, and GitHub,
+//! - [`webhook`]: the receiver of GitHub's deliveries.
+//!
+//! Not here yet: the controller's edge to a cluster, which carries out what the engine says; work volumes; and
+//! `minke runners`.
 
 pub mod compat;
 pub mod demand;
 pub mod engine;
+pub mod forge;
 pub mod ids;
 pub mod life;
 pub mod plan;
 pub mod set;
+pub mod webhook;
