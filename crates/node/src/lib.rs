@@ -6,15 +6,16 @@
 //!                             └────────────── results ◄────────────────────────────┘
 //! ```
 //!
-//! Here: the queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to
+//! Here: the controller ([`controller`]) and what it asks of an API ([`api`]), the queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to
 //! ([`references`]), their environment
 //! ([`environment`]).
 //!
-//! Not here yet: the task that performs what the machines decide, a client of a Kubernetes API behind it, the node object with its
-//! lease and conditions, service environment variables, projected service-account tokens, the HTTP API on 10250, the kubelet
+//! Not here yet: a client of a real Kubernetes API behind [`api::PodApi`], the node object with its lease and conditions, service environment variables, projected service-account tokens, the HTTP API on 10250, the kubelet
 //! core as a provider, and the command `minke node`.
 
+pub mod api;
 pub mod book;
+pub mod controller;
 pub mod environment;
 pub mod pod;
 pub mod queue;

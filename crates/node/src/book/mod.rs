@@ -92,6 +92,8 @@ pub struct Book {
     names: HashMap<Name, Vec<PodKey>>,
     /// What the provider has and no machine knows of yet.
     found: HashMap<PodKey, Arc<Pod>>,
+    /// Their names; what is not in [`Self::found`] any more does not count.
+    found_names: HashMap<Name, Vec<PodKey>>,
     references: References,
     prepared: HashMap<PodKey, Prepared>,
     doubts: Doubts,
@@ -112,6 +114,7 @@ impl Book {
             pods: HashMap::new(),
             names: HashMap::new(),
             found: HashMap::new(),
+            found_names: HashMap::new(),
             references: References::default(),
             prepared: HashMap::new(),
             doubts: Doubts::new(caution),
@@ -151,6 +154,16 @@ impl Book {
             effects.extend(self.event(&key, PodEvent::Listed { held, asked }, now));
         }
         self.found = listed;
+        self.found_names.clear();
+        for key in self.found.keys() {
+            self.found_names.entry(name_of(key)).or_default().push(key.clone());
+        }
+        // A name is one Pod's at a time: who has it now is not in doubt, so neither is who had it.
+        let live = |key: &PodKey| self.others(key).any(|other| other.wish() != Wish::Gone);
+        let former: Vec<PodKey> = self.found.keys().filter(|key| live(key)).cloned().collect();
+        for key in former {
+            effects.extend(self.gone(&key, now));
+        }
         self.doubts.keep(|key| self.pods.contains_key(key) || self.found.contains_key(key));
         for key in self.found.keys() {
             self.doubts.raise(key, now.instant);
@@ -184,10 +197,11 @@ impl Book {
         };
         self.doubts.settle(&key);
         let mut effects = Vec::new();
-        for former in self.names.get(&name_of(&key)).cloned().unwrap_or_default() {
-            if former.uid != key.uid {
-                effects.extend(self.gone(&former, now));
-            }
+        let name = name_of(&key);
+        let former = [self.names.get(&name), self.found_names.get(&name)].into_iter().flatten().flatten();
+        let former: Vec<PodKey> = former.filter(|former| former.uid != key.uid).cloned().collect();
+        for former in former {
+            effects.extend(self.gone(&former, now));
         }
         effects.push(Effect::Watch(self.references.follow(&key, &pod)));
         if self.pods.contains_key(&key) {
@@ -250,9 +264,16 @@ impl Book {
         }
     }
 
-    /// Something happened to a Pod. What happens to one that is not here is nobody's news.
+    /// Something happened to a Pod. What the provider says of one that the API did not speak of yet is kept for it.
     pub fn event(&mut self, key: &PodKey, event: PodEvent, now: Now) -> Vec<Effect> {
-        let Some(machine) = self.pods.get_mut(key) else { return Vec::new() };
+        let Some(machine) = self.pods.get_mut(key) else {
+            match (self.found.get_mut(key), event) {
+                (Some(found), PodEvent::Status(status)) => Arc::make_mut(found).status = Some(*status),
+                (Some(_), PodEvent::Forgotten) => drop(self.found.remove(key)),
+                (Some(_), _) | (None, _) => {}
+            }
+            return Vec::new();
+        };
         let was_held = machine.is_held();
         let actions = machine.step(event, now);
         let is_held = machine.is_held();

@@ -92,8 +92,12 @@ fn s3_news_about_a_pod_that_is_not_here_yet_are_in_the_next_list() {
     let (mut book, a) = (book(), pod("a", "a-1"));
     assert_eq!(book.event(&key(&a), PodEvent::Forgotten, now()), []);
     drop(book.swept(vec![held(&a)], Instant::now(), now()));
+    let status = k8s_openapi::api::core::v1::PodStatus { phase: Some("Running".to_owned()), ..Default::default() };
+    drop(book.event(&key(&a), PodEvent::Status(Box::new(status)), now()));
     drop(book.seen(a.clone(), now()));
     assert_eq!(call(&mut book, &key(&a)), None, "it is held, as it should be");
+    let effects = book.turn(&key(&a), Lane::Api, now());
+    assert!(matches!(&effects[..], [Effect::Write(_, Write::Patch(_))]), "{effects:?}");
 }
 
 #[test]
@@ -210,4 +214,18 @@ fn s24_a_restarted_controller_does_not_update_what_is_as_it_should_be() {
     drop(book.learned(&reference, known, now()));
     let effects = book.turn(&key(&a), Lane::Provider, now());
     assert!(!effects.iter().any(|e| matches!(e, Effect::Call(..) | Effect::Tell { .. })), "{effects:?}");
+}
+
+#[test]
+fn s1_what_the_provider_has_of_a_former_pod_ends_before_its_successor_begins() {
+    for api_first in [true, false] {
+        let (mut book, first, second) = (book(), pod("a", "a-1"), pod("a", "a-2"));
+        if api_first {
+            drop(book.seen(second.clone(), now()));
+        }
+        drop(book.swept(vec![held(&first)], Instant::now(), now()));
+        drop(book.seen(second.clone(), now()));
+        assert_eq!(call(&mut book, &key(&second)), None, "{api_first}");
+        assert!(matches!(call(&mut book, &key(&first)), Some(ProviderCall::Delete(_))));
+    }
 }

@@ -43,6 +43,10 @@ impl PodMachine {
             }
             Some(Trouble::Failed { message, permanent }) => {
                 let mut status = base();
+                // What has ended needs nothing of the provider any more.
+                if is_terminal(&status) {
+                    return Some(status);
+                }
                 // What runs goes on running: a phase is never taken back.
                 if status.phase.is_none() || status.phase.as_deref() == Some("Pending") {
                     let phase = if *permanent && never_restarts(&self.object) { Phase::Failed } else { Phase::Pending };

@@ -403,6 +403,20 @@ fn r12_an_update_that_fails_takes_no_phase_back() {
 }
 
 #[test]
+fn a_failed_update_is_no_reason_for_an_end_that_came_by_itself() {
+    let mut world = World::runs();
+    let mut changed = world.object();
+    changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    drop(world.step(PodEvent::Seen(Arc::new(changed))));
+    world.call();
+    drop(world.fail(false, false));
+    world.patch();
+    drop(world.step(PodEvent::Status(Box::new(ended(1)))));
+    world.patch();
+    assert_eq!((world.status().phase.as_deref(), world.status().reason), (Some("Failed"), None));
+}
+
+#[test]
 fn a_rejected_pod_fails_with_the_providers_reason_and_stays_so() {
     let mut world = World::new(pod(), None);
     world.call();

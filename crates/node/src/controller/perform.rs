@@ -1,0 +1,102 @@
+//! Calls and writes, and how they went.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use minke_core::identity::PodKey;
+use minke_core::provider::{Provider, ProviderError};
+use minke_core::runtime::error_chain;
+use tokio::time::timeout;
+
+use crate::api::{ApiError, PodApi};
+use crate::book::ProviderCall;
+use crate::pod::{CallResult, Trouble, Write, WriteResult};
+
+/// Calls the provider.
+pub(super) async fn call(
+    provider: Arc<dyn Provider>,
+    key: PodKey,
+    call: ProviderCall,
+    patience: Duration,
+) -> CallResult {
+    let operation = match &call {
+        ProviderCall::Create { .. } => "create",
+        ProviderCall::Update { .. } => "update",
+        ProviderCall::Delete(_) => "delete",
+        ProviderCall::Get => "get",
+    };
+    let made = async {
+        Ok(match call {
+            ProviderCall::Create { pod, raw } => {
+                provider.create(&pod).await?;
+                CallResult::Applied { pod: raw, called: true }
+            }
+            ProviderCall::Update { pod, raw } => {
+                provider.update(&pod).await?;
+                CallResult::Applied { pod: raw, called: true }
+            }
+            ProviderCall::Delete(grace) => {
+                provider.delete(&key, grace).await?;
+                CallResult::Deleted
+            }
+            ProviderCall::Get => CallResult::Got(provider.get(&key).await?.map(|held| held.pod)),
+        })
+    };
+    let result = timeout(patience, made).await;
+    result.unwrap_or(Err(ProviderError::TimedOut { operation, after: patience })).unwrap_or_else(|error| failed(&error))
+}
+
+fn failed(error: &ProviderError) -> CallResult {
+    let message = error_chain(error);
+    let (permanent, perhaps) = (error.is_permanent(), error.may_have_happened());
+    match error {
+        ProviderError::NotFound { .. } => CallResult::NotFound,
+        ProviderError::Rejected { reason, .. } => {
+            CallResult::Failed { trouble: Trouble::Rejected { reason: reason.clone(), message }, perhaps }
+        }
+        ProviderError::Invalid { .. }
+        | ProviderError::Unsupported { .. }
+        | ProviderError::Unavailable { .. }
+        | ProviderError::TimedOut { .. }
+        | ProviderError::Failed { .. } => {
+            CallResult::Failed { trouble: Trouble::Failed { message, permanent }, perhaps }
+        }
+    }
+}
+
+/// Writes to the API. A conflict is resolved by looking: the second value is what was found then.
+pub(super) async fn write(
+    api: Arc<dyn PodApi>,
+    key: PodKey,
+    write: Write,
+    patience: Duration,
+) -> (WriteResult, Option<Arc<Pod>>) {
+    let made = async {
+        match &write {
+            Write::Patch(patch) => api.patch_status(&key, patch).await.map(Some),
+            Write::Remove => api.delete(&key, Duration::ZERO).await.map(|()| None),
+            Write::Evict(grace) => api.delete(&key, *grace).await.map(|()| None),
+        }
+    };
+    let error = match timeout(patience, made).await {
+        Ok(Ok(object)) => return (WriteResult::Done(object), None),
+        Ok(Err(error)) => error,
+        Err(_) => return (WriteResult::Failed { at_least: Duration::ZERO }, None),
+    };
+    match error {
+        ApiError::NotFound(_) => (WriteResult::Gone, None),
+        ApiError::TooMany { after, .. } => (WriteResult::Failed { at_least: after }, None),
+        ApiError::Conflict(_) => match timeout(patience, api.get(&key)).await {
+            Ok(Ok(Some(pod))) if pod.metadata.uid.as_deref() == Some(key.uid.as_str()) => {
+                (WriteResult::Failed { at_least: Duration::ZERO }, Some(pod))
+            }
+            Ok(Ok(_)) => (WriteResult::Gone, None),
+            Ok(Err(_)) | Err(_) => (WriteResult::Failed { at_least: Duration::ZERO }, None),
+        },
+        ApiError::Expired(_) | ApiError::Failed { .. } => {
+            tracing::warn!(pod = %key, error = error_chain(&error), "a write failed and is tried again");
+            (WriteResult::Failed { at_least: Duration::ZERO }, None)
+        }
+    }
+}
