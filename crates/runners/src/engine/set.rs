@@ -34,6 +34,8 @@ struct Entry {
     name: String,
     /// When it got its registration.
     registered: Timestamp,
+    /// Its registration, also when that is gone: a Pod that is seen late belongs to it.
+    id: Option<RunnerId>,
     create_again: Option<Timestamp>,
     deleted: Option<Timestamp>,
 }
@@ -204,7 +206,7 @@ impl Engine {
         if let Some(entry) = self.entries.get(&slot) {
             let known = match &entry.runner.pod {
                 Some(pod) => pod.uid == facts.uid,
-                None => id.is_some() && entry.runner.life.id() == id,
+                None => id.is_some() && entry.id == id,
             };
             if known {
                 self.step(slot, Event::Pod(facts), now, commands);
@@ -245,7 +247,8 @@ impl Engine {
 
     fn entry(&self, runner: Runner, name: String) -> Entry {
         let registered = runner.since;
-        Entry { runner, name, registered, create_again: None, deleted: None }
+        let id = runner.life.id();
+        Entry { runner, name, registered, id, create_again: None, deleted: None }
     }
 
     fn registered(
@@ -374,6 +377,7 @@ impl Engine {
         let before = entry.runner.life;
         let (runner, actions) = step(entry.runner.clone(), event, now, &self.settings.timing);
         entry.runner = runner;
+        entry.id = entry.runner.life.id().or(entry.id);
         if before == Life::Requested {
             entry.registered = now;
         }

@@ -326,8 +326,8 @@ impl Step<'_> {
     }
 
     fn deregister(&mut self, why: Why) {
-        let life = if self.runner.pod.is_some() { Life::Deregistered { why } } else { Life::Gone };
-        self.enter(life);
+        // Without a Pod as well: it may be made and not seen yet.
+        self.enter(Life::Deregistered { why });
     }
 
     fn tick(&mut self) {
@@ -353,6 +353,7 @@ impl Step<'_> {
                     self.ask();
                 }
             }
+            Life::Deregistered { .. } if self.runner.pod.is_none() => self.gone(),
             Life::Deregistered { .. } => {
                 self.runner.looked = self.now;
                 if self.runner.deleting() {

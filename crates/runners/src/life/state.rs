@@ -165,6 +165,7 @@ impl Runner {
             Life::Idle { .. } => Some(self.looked.max(self.since) + timing.idle),
             Life::Busy { .. } => Some((self.since + timing.job).max(self.looked + timing.job_again)),
             Life::Draining { due, .. } => Some(self.patience(timing).map_or(due, |over| due.min(over))),
+            Life::Deregistered { .. } if pod.is_none() => Some(self.since + timing.pod),
             Life::Deregistered { .. } => {
                 let asked = pod.and_then(|pod| pod.deleting_since).unwrap_or(self.since);
                 Some(asked.max(self.looked) + timing.force)

@@ -3,7 +3,7 @@
 //! cancelled, are assigned between a look and a removal; the engine dies at any moment while what it commanded still
 //! arrives; the set is changed.
 //!
-//! Held at every step: never more live Pods than the maximum; no Pod deleted whose runner has a job; nothing said twice;
+//! Held at every step: never more live Pods than the maximum (what was on its way when it was lowered excepted); no Pod deleted whose runner has a job; nothing said twice;
 //! no creation and retirement in one pass; no runner past its deadline; every hold wakes up. Held at the end: once faults
 //! stop, every job has run, exactly the wanted runners are left, and neither side has leftovers.
 //!
@@ -26,6 +26,8 @@ use random::Random;
 use world::{Rates, START, World};
 
 const DEFAULT_SEEDS: u64 = 200;
+/// Seeds that failed once, each with what it showed.
+const KEPT: &[(u64, &str)] = &[(1607, "a runner that went before its Pod was seen gave its slot away")];
 /// Faults last so long.
 const CHAOS: u64 = 15 * 60_000;
 /// After the last fault: the longest wait of anything that was begun.
@@ -105,6 +107,10 @@ fn every_seed_keeps_the_promises() {
     if let Some(seed) = number("MINKE_SIM_SEED") {
         run(seed);
         return;
+    }
+    for (seed, showed) in KEPT {
+        eprintln!("seed {seed}: {showed}");
+        run(*seed);
     }
     let next = AtomicU64::new(number("MINKE_SIM_FROM").unwrap_or(0));
     let end = next.load(Ordering::Relaxed) + number("MINKE_SIM_SEEDS").unwrap_or(DEFAULT_SEEDS);

@@ -119,6 +119,8 @@ pub(crate) struct World {
     next_job: u64,
     failing_template: bool,
     polling: bool,
+    /// The maximum before it was changed, and until when writes of that time may still arrive.
+    lowered: Option<(u32, Timestamp)>,
     /// Too big to hold everything twice.
     big: bool,
 }
@@ -152,6 +154,7 @@ impl World {
             next_job: 1,
             failing_template: false,
             polling: true,
+            lowered: None,
             big: settings_are_big,
         };
         world.after(0, Happening::Restart);
@@ -283,6 +286,7 @@ impl World {
                 self.after(120_000, Happening::Poll);
             }
             Happening::Change(settings) => {
+                self.lowered = Some((self.settings.scaling.max, self.now + SignedDuration::from_secs(2)));
                 self.settings = *settings.clone();
                 self.tell(vec![Input::Settings(settings)]);
             }
@@ -485,6 +489,8 @@ impl World {
         self.tally.created_after.push(self.now.duration_since(START));
         let live = self.pods.values().filter(|pod| pod.facts.ended.is_none()).count();
         self.tally.most_live = self.tally.most_live.max(live);
+        let before = self.lowered.filter(|(_, until)| self.now < *until).map_or(0, |(max, _)| max);
+        let ceiling = ceiling.max(before);
         assert!(live <= ceiling as usize, "{live} Pods where {ceiling} are allowed");
         self.watch(slot);
         if !self.random.chance(self.rates.pod_never_starts) {

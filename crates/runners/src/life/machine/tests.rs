@@ -214,6 +214,17 @@ fn a_pod_that_vanishes_leaves_a_registration_to_remove() {
     assert_eq!((life, actions), (Life::Registered { id: ID }, vec![]), "its Pod was seen, so it was made");
 }
 
+#[test]
+fn a_pod_that_is_made_and_not_seen_yet_keeps_its_slot() {
+    let mut unseen = runner(draining(Why::Surplus));
+    unseen.pod = None;
+    let (waiting, _) = step(unseen, Event::Removal(Removal::Gone), NOW, &timing());
+    assert_eq!(waiting.life, Life::Deregistered { why: Why::Surplus });
+    let (seen, _) = step(waiting.clone(), Event::Pod(pod()), NOW, &timing());
+    assert_eq!(seen.life, Life::Deregistered { why: Why::Surplus });
+    assert_eq!(later(&waiting, timing().pod).0.life, Life::Gone, "it never came to be");
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let pods = vec![
         pod(),
