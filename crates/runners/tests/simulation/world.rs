@@ -300,6 +300,8 @@ impl World {
         if self.engine.is_some() {
             return;
         }
+        // A watch begins with the list: what was on its way before is not delivered after it.
+        self.epoch += 1;
         self.engine = Some(Engine::new(self.settings.clone()));
         self.news.clear();
         let slots: Vec<Slot> = self.pods.keys().copied().collect();
