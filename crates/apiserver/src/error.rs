@@ -131,6 +131,9 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// When to try again, in seconds; 0 says nothing.
     pub retry_after_seconds: u32,
+    /// Where a list may go on whose picture is forgotten; empty for everything else. In the `Status` it stands in the
+    /// metadata.
+    pub continue_token: String,
 }
 
 impl Details {
@@ -161,7 +164,7 @@ pub struct ApiError {
     /// Why, for people.
     pub message: String,
     /// About what.
-    pub details: Details,
+    pub details: Box<Details>,
 }
 
 /// `pods` or `leases.coordination.k8s.io`: a resource as messages name it.
@@ -173,14 +176,14 @@ pub fn qualified(group: &str, resource: &str) -> String {
 impl ApiError {
     /// An error about no object.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), details: Details::default() }
+        Self { reason, message: message.into(), details: Box::default() }
     }
 
     /// An error about an object of a resource.
     fn about(reason: Reason, group: &str, resource: &str, name: &str, message: String) -> Self {
         let details =
             Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
-        Self { reason, message, details }
+        Self { reason, message, details: Box::new(details) }
     }
 
     /// 400.
@@ -316,7 +319,9 @@ impl ApiError {
             "reason": self.reason.as_str(),
             "code": self.code(),
         });
-        if self.details != Details::default()
+        if !self.details.continue_token.is_empty() {
+            status["metadata"]["continue"] = self.details.continue_token.clone().into();
+        } else if *self.details != Details::default()
             && let Some(map) = status.as_object_mut()
         {
             map.insert("details".to_owned(), self.details.to_value());

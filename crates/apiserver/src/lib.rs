@@ -1,8 +1,12 @@
 //! Minke's embedded Kubernetes API: for one machine, small, durable, and faithful to what clients need.
 //!
 //! Here:
+//! - [`access`]: who asks, and what they may.
 //! - [`apply`]: server-side apply, and who owns which fields.
+//! - [`engine`]: the verbs over any kind: create, list, watch, update, patch, delete, and what a server does by itself.
 //! - [`error`]: what went wrong, as clients read it.
+//! - [`http`]: the front over HTTPS: discovery, negotiation, watches, limits.
+//! - [`kinds`]: which kinds there are, as data.
 //! - [`openapi`]: what kubectl reads before it writes, and what it explains.
 //! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`proto`]: protobuf bodies.
@@ -11,14 +15,19 @@
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: the engine over it, the HTTP front, the kinds,
-//! access.
+//! Not here yet: Services, custom resources, `events.k8s.io`, serving [`openapi`]'s documents whole (`kubectl explain`), service account tokens
+//! and reviews (`kubectl auth`), a Pod's log, exec, attach, port-forward, ephemeral containers and resize, a scheduler,
+//! metrics.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
 
+pub mod access;
 pub mod apply;
+pub mod engine;
 pub mod error;
+pub mod http;
+pub mod kinds;
 pub mod openapi;
 pub mod patch;
 pub mod proto;

@@ -19,6 +19,12 @@ pub struct Attributes {
     /// Selectable fields, `spec.nodeName` …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<(Box<str>, Box<str>)>,
+    /// Uids of the owners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<Box<str>>,
+    /// Whether it has finalizers.
+    #[serde(default)]
+    pub held: bool,
 }
 
 impl Attributes {

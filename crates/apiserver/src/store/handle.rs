@@ -39,9 +39,15 @@ pub(crate) struct Shared {
     /// By resource: the newest revision at which it changed, for those who wait for changes.
     wakers: Mutex<HashMap<Arc<str>, watch::Sender<u64>>>,
     failure: OnceLock<Arc<LogError>>,
+    /// The newest revision, for whoever waits for any change.
+    newest: watch::Sender<u64>,
 }
 
 impl Shared {
+    pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
     pub(crate) fn failed(&self) -> Option<StoreError> {
         self.failure.get().cloned().map(StoreError::Failed)
     }
@@ -56,6 +62,7 @@ impl Shared {
         for waker in resources.iter().filter_map(|resource| wakers.get(resource)) {
             waker.send_replace(revision);
         }
+        self.newest.send_replace(revision);
     }
 
     pub(crate) fn waker(&self, resource: &str) -> watch::Receiver<u64> {
@@ -101,6 +108,7 @@ impl Store {
             state: RwLock::new(State::restore(loaded)),
             wakers: Mutex::default(),
             failure: OnceLock::new(),
+            newest: watch::Sender::new(0),
         });
         let (requests, mut receiver) = mpsc::channel(QUEUE);
         let writing = shared.clone();

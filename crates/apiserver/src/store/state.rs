@@ -138,6 +138,11 @@ impl State {
         })
     }
 
+    /// The resources that have, or had, objects.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.tables.keys()
+    }
+
     /// How many objects of a resource there are.
     #[must_use]
     pub fn count(&self, resource: &str) -> usize {

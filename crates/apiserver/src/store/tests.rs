@@ -18,7 +18,7 @@ fn object(name: &str, version: u64) -> Value {
 }
 
 fn attributes(version: u64) -> Arc<Attributes> {
-    Arc::new(Attributes { labels: vec![("v".into(), version.to_string().into())], fields: Vec::new() })
+    Arc::new(Attributes { labels: vec![("v".into(), version.to_string().into())], ..Attributes::default() })
 }
 
 fn put(name: &str, version: u64, expect: Expect) -> Proposal {

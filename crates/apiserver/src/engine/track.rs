@@ -1,0 +1,33 @@
+//! Who owns which fields after a write that is no apply.
+
+use serde_json::Value;
+
+use super::Part;
+use crate::apply::{Writer, track};
+use crate::kinds::Kind;
+use crate::schema::builtin;
+
+/// Most characters of a manager's name.
+const LONGEST: usize = 128;
+
+/// The writer of a request.
+pub(super) fn writer<'a>(manager: &'a str, api_version: &'a str, kind: &Kind, part: Part, now: &'a str) -> Writer<'a> {
+    let manager = manager.char_indices().nth(LONGEST).map_or(manager, |(at, _)| &manager[..at]);
+    let (subresource, ignored): (_, &[&[&str]]) = match part {
+        Part::Main if kind.status => ("", &[&["status"]]),
+        Part::Main => ("", &[]),
+        Part::Status => ("status", &[&["spec"], &["metadata", "ownerReferences"], &["metadata", "deletionTimestamp"]]),
+    };
+    Writer { manager, api_version, subresource, ignored, now }
+}
+
+/// The new object with its entries; `old` is null for one that is created. Who writes without a name leaves none.
+pub(super) fn tracked(kind: &Kind, part: Part, manager: &str, now: &str, old: &Value, new: Value) -> Value {
+    let (types, api_version) = (builtin(), kind.api_version());
+    match types.kind(&api_version, kind.kind) {
+        Some(schema) if !manager.is_empty() => {
+            track(types, &schema, old, &new, &writer(manager, &api_version, kind, part, now))
+        }
+        Some(_) | None => new,
+    }
+}

@@ -1,0 +1,240 @@
+//! Changing what is there: update, and what patches have in common with it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::options::WriteOptions;
+use super::{Engine, MOST_TRIES, Part, Place, error, meta, track};
+use crate::error::ApiError;
+use crate::kinds::{Deletion, Kind};
+use crate::store::{Change, Draft, Entry, Expect, Proposal, Refused, StoreError};
+
+/// Metadata that stays whatever a writer says.
+const KEPT: [&str; 6] =
+    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+/// The new object as it will be kept: what is not the writer's is the old one's.
+fn merge(kind: &Kind, part: Part, mut new: Value, old: &Value) -> Value {
+    let metadata = meta::of(&mut new);
+    for field in KEPT {
+        match old["metadata"].get(field) {
+            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
+            None => drop(metadata.remove(field)),
+        }
+    }
+    match part {
+        Part::Main if kind.status => carry(&mut new, old, |field| field == "status"),
+        Part::Main => {}
+        Part::Status => {
+            carry(&mut new, old, |field| !matches!(field, "status" | "metadata" | "kind" | "apiVersion"));
+            let owners = old["metadata"].get("ownerReferences").cloned();
+            let metadata = meta::of(&mut new);
+            match owners {
+                Some(owners) => drop(metadata.insert("ownerReferences".to_owned(), owners)),
+                None => drop(metadata.remove("ownerReferences")),
+            }
+        }
+    }
+    // A namespace's own finalizers have a subresource; what holds it is the server's.
+    if kind.strategy.deletion == Deletion::Namespace {
+        new["spec"] = old["spec"].clone();
+    }
+    new
+}
+
+/// Fields that `which` names become what they are in the old object.
+fn carry(new: &mut Value, old: &Value, which: impl Fn(&str) -> bool) {
+    let (Some(map), Some(old)) = (new.as_object_mut(), old.as_object()) else { return };
+    map.retain(|field, _| !which(field));
+    map.extend(old.iter().filter(|(field, _)| which(field)).map(|(field, value)| (field.clone(), value.clone())));
+}
+
+/// Whether anything but metadata and status differs.
+fn spec_changed(new: &Value, old: &Value) -> bool {
+    let rest = |value: &Value| {
+        let mut value = value.clone();
+        if let Some(map) = value.as_object_mut() {
+            map.remove("metadata");
+            map.remove("status");
+        }
+        value
+    };
+    rest(new) != rest(old)
+}
+
+/// Whether what may differ without a change does.
+fn same(new: &Value, old: &Value) -> bool {
+    let bare = |value: &Value| {
+        let mut value = value.clone();
+        meta::of(&mut value).remove("resourceVersion");
+        value
+    };
+    bare(new) == bare(old)
+}
+
+/// What a write based on this picture comes to.
+pub(super) enum Decision {
+    /// Nothing changes.
+    Same,
+    /// The object is to be this.
+    Put(Value),
+    /// Nothing holds it any more: it goes.
+    Remove(Value),
+}
+
+/// Decides on an update: pure.
+pub(super) fn decide(
+    place: Place<'_>,
+    part: Part,
+    new: Value,
+    old: &Value,
+    own: impl FnOnce(Value) -> Value,
+) -> Result<Decision, ApiError> {
+    let kind = place.kind;
+    let uid = meta::text(&new, "uid");
+    if !uid.is_empty() && uid != meta::text(old, "uid") {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::text(old, "uid"));
+        return Err(place.conflict(&why));
+    }
+    let new = meta::complete(kind, merge(kind, part, new, old))?;
+    let mut causes = (kind.strategy.validate)(&new);
+    match part {
+        Part::Main => causes.extend((kind.strategy.validate_update)(&new, old)),
+        Part::Status => {}
+    }
+    if meta::is_deleting(old) {
+        let held = meta::finalizers(old);
+        let more: Vec<&str> = meta::finalizers(&new).into_iter().filter(|name| !held.contains(name)).collect();
+        if !more.is_empty() {
+            let why =
+                format!("no new finalizers can be added if the object is being deleted, found new finalizers {more:?}");
+            causes.push(crate::kinds::forbidden("metadata.finalizers", &why));
+        }
+    }
+    meta::accept(place, causes)?;
+    let mut new = new;
+    if kind.generation && spec_changed(&new, old) {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        meta::of(&mut new).insert("generation".to_owned(), generation.into());
+    }
+    let new = own(new);
+    if meta::is_deleting(&new) && is_free(kind, &new) {
+        return Ok(Decision::Remove(new));
+    }
+    Ok(if same(&new, old) { Decision::Same } else { Decision::Put(new) })
+}
+
+/// Whether nothing holds an object that is being deleted.
+pub(super) fn is_free(kind: &Kind, object: &Value) -> bool {
+    let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let held = match kind.strategy.deletion {
+        Deletion::Plain | Deletion::Graceful => false,
+        Deletion::Namespace => object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()),
+    };
+    meta::finalizers(object).is_empty() && grace == 0 && !held
+}
+
+/// The revision that an object says it is based on.
+fn based_on(place: Place<'_>, object: &Value) -> Result<Option<u64>, ApiError> {
+    match meta::text(object, "resourceVersion") {
+        "" | "0" => Ok(None),
+        text => match text.parse() {
+            Ok(revision) => Ok(Some(revision)),
+            Err(_) => {
+                let cause = crate::kinds::invalid("metadata.resourceVersion", &text.into(), "must be a decimal number");
+                Err(ApiError::invalid(place.kind.group, place.kind.kind, place.name, vec![cause]))
+            }
+        },
+    }
+}
+
+impl Engine {
+    /// Replaces an object, or its status.
+    ///
+    /// # Errors
+    /// 400, 404, 409 if it has changed since the revision that the new one names, 422.
+    pub async fn update(
+        &self,
+        place: Place<'_>,
+        part: Part,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Arc<Entry>, ApiError> {
+        let new = meta::expect_kind(place.kind, place.namespace, object)?;
+        let name = meta::text(&new, "name");
+        if name.is_empty() {
+            let cause =
+                crate::error::Cause::new("FieldValueRequired", "Required value: name is required", "metadata.name");
+            return Err(ApiError::invalid(place.kind.group, place.kind.kind, "", vec![cause]));
+        }
+        if name != place.name {
+            let message =
+                format!("the name of the object ({name}) does not match the name on the URL ({})", place.name);
+            return Err(ApiError::bad_request(message));
+        }
+        let base = based_on(place, &new)?;
+        if base.is_none() && !place.kind.unconditional {
+            let cause = crate::kinds::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+            return Err(ApiError::invalid(place.kind.group, place.kind.kind, place.name, vec![cause]));
+        }
+        self.change(place, part, options, |_| Ok(new.clone())).await
+    }
+
+    /// Changes an object by a function of what it is; called again if somebody is faster and the result names no revision.
+    pub(super) async fn change(
+        &self,
+        place: Place<'_>,
+        part: Part,
+        options: &WriteOptions,
+        change: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Arc<Entry>, ApiError> {
+        for _ in 0..MOST_TRIES {
+            let (entry, old) = self.load(place)?;
+            let new = change(&old)?;
+            let base = based_on(place, &new)?;
+            if base.is_some_and(|base| base != entry.revision) {
+                return Err(place.modified());
+            }
+            let own = |new| track::tracked(place.kind, part, &options.field_manager, &self.now(), &old, new);
+            let (value, change) = match decide(place, part, new, &old, own)? {
+                Decision::Same => return Ok(entry),
+                Decision::Put(value) => {
+                    let attributes = Arc::new(place.kind.attributes(&value));
+                    let draft = Draft::of(&value);
+                    (value, Change::Put(draft, attributes))
+                }
+                Decision::Remove(value) => {
+                    let draft = Draft::of(&value);
+                    (value, Change::Delete(Some(draft)))
+                }
+            };
+            if options.dry_run {
+                let attributes = Arc::new(place.kind.attributes(&value));
+                return Ok(Arc::new(Entry::new(&Draft::of(&value), entry.revision, entry.created, attributes)));
+            }
+            // Or somebody was faster: on what there is now, unless the writer knows which one it means.
+            if let Some(entry) = self.swap(place, entry.revision, change).await? {
+                return Ok(entry);
+            }
+        }
+        Err(place.modified())
+    }
+
+    /// Proposes a change against a revision; `None` if it has passed.
+    pub(super) async fn swap(
+        &self,
+        place: Place<'_>,
+        revision: u64,
+        change: Change,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let proposal = Proposal { key: place.key(), expect: Expect::Revision(revision), guard: None, change };
+        match self.store.propose(proposal).await {
+            Ok(event) => Ok(Some(event.entry.clone())),
+            Err(StoreError::Refused(Refused::Absent)) => Err(place.not_found()),
+            Err(StoreError::Refused(_)) => Ok(None),
+            Err(error) => Err(error::failed(&error, place)),
+        }
+    }
+}

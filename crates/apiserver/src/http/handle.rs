@@ -1,0 +1,316 @@
+//! One request: who, what, may they, do it, answer.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::accept::{Form, Offer, negotiate};
+use super::body::{self, Body, full};
+use super::discovery;
+use super::form::Printing;
+use super::query::Query;
+use super::route::{Resource, Route, route};
+use super::serve::Limits;
+use super::write::Write;
+use crate::access::{Attempt, Identity, Tokens, allows, forbidden};
+use crate::engine::{Engine, Part, Place};
+use crate::error::{ApiError, Reason};
+use crate::kinds::{Deletion, Kind, find};
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    engine: Engine,
+    tokens: Tokens,
+    limits: Limits,
+    watches: Arc<Semaphore>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Context {
+    pub(crate) fn new(engine: Engine, tokens: Tokens, limits: Limits, address: SocketAddr) -> Self {
+        let watches = Arc::new(Semaphore::new(limits.watches));
+        Self { engine, tokens, limits, watches, address }
+    }
+}
+
+type Answer = Result<Response<Body>, ApiError>;
+
+const JSON: &str = "application/json";
+
+/// Answers a request. `identity` is that of the connection's certificate.
+pub(crate) async fn handle(
+    context: Arc<Context>,
+    identity: Option<Arc<Identity>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let answer = answer(&context, identity, request).await;
+    Ok(answer.unwrap_or_else(|error| refusal(&error)))
+}
+
+fn refusal(error: &ApiError) -> Response<Body> {
+    let mut response = respond(error.code(), JSON, error.to_status().to_string());
+    if error.details.retry_after_seconds > 0 {
+        response.headers_mut().insert(RETRY_AFTER, error.details.retry_after_seconds.into());
+    }
+    response
+}
+
+fn respond(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(bytes));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
+    headers.insert(hyper::header::CACHE_CONTROL, hyper::header::HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn value(value: &Value) -> Answer {
+    Ok(respond(200, JSON, value.to_string()))
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> String {
+    // Several `Accept` lines are one list.
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(",")
+}
+
+/// Whom the request's token names, or else the connection's certificate.
+fn who(context: &Context, identity: Option<Arc<Identity>>, headers: &HeaderMap) -> Result<Arc<Identity>, ApiError> {
+    let unauthorized = || ApiError::new(Reason::Unauthorized, "Unauthorized");
+    if let Some(authorization) = headers.get(AUTHORIZATION) {
+        let token = authorization.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        // A token that is wrong is no reason to be somebody else.
+        let found = token.and_then(|token| context.tokens.find(token)).ok_or_else(unauthorized)?;
+        return Ok(Arc::new(found.clone()));
+    }
+    identity.ok_or_else(unauthorized)
+}
+
+async fn answer(context: &Arc<Context>, identity: Option<Arc<Identity>>, request: Request<Incoming>) -> Answer {
+    let route = route(request.uri().path());
+    if route == Route::Health {
+        return Ok(health(context));
+    }
+    let identity = who(context, identity, request.headers())?;
+    let accept = header(request.headers(), ACCEPT);
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    match route {
+        Route::Health => Ok(health(context)),
+        Route::Nothing => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
+        Route::Collection(resource) => collection(context, &identity, &resource, &accept, request).await,
+        Route::Object(resource, name, part) => {
+            object(context, &identity, &resource, &name, &part, &accept, request).await
+        }
+        _ if !reads => {
+            Err(ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on this path"))
+        }
+        Route::Version => value(&discovery::version()),
+        Route::CoreVersions | Route::Groups => {
+            let core = route == Route::CoreVersions;
+            if negotiate(&accept, Offer::Discovery)? == Form::Discovery {
+                let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+                return Ok(respond(200, content_type, discovery::aggregated(core).to_string()));
+            }
+            value(&if core { discovery::core_versions(&context.address.to_string()) } else { discovery::group_list() })
+        }
+        Route::Group(name) => match discovery::group(&name) {
+            Some(group) => value(&group),
+            None => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
+        },
+        Route::Resources(group, version) => match discovery::resources(&group, &version) {
+            Some(resources) => value(&resources),
+            None => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
+        },
+        Route::OpenApiIndex => value(&discovery::openapi_index()),
+        Route::OpenApi(group, version) => match discovery::openapi(&group, &version) {
+            Some(document) => value(&document),
+            None => Err(ApiError::no_resource()),
+        },
+    }
+}
+
+/// Whether reads and writes work.
+fn health(context: &Context) -> Response<Body> {
+    match context.engine.store().failure() {
+        None => respond(200, "text/plain; charset=utf-8", "ok"),
+        Some(_) => respond(500, "text/plain; charset=utf-8", "[-]storage failed\n"),
+    }
+}
+
+/// The kind behind a resource, and its namespace.
+fn kind_of(resource: &Resource) -> Result<&'static Kind, ApiError> {
+    let kind = find(&resource.group, &resource.version, &resource.plural).ok_or_else(ApiError::no_resource)?;
+    match kind.namespaced || resource.namespace.is_none() {
+        true => Ok(kind),
+        false => Err(ApiError::no_resource()),
+    }
+}
+
+fn authorize(
+    identity: &Identity,
+    kind: &Kind,
+    resource: &Resource,
+    verb: &str,
+    part: &str,
+    name: &str,
+) -> Result<(), ApiError> {
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let (group, resource) = (kind.group, kind.plural);
+    let attempt = Attempt { verb, group, resource, subresource: part, namespace, name };
+    if allows(identity, &attempt) { Ok(()) } else { Err(forbidden(identity, &attempt)) }
+}
+
+fn not_allowed(kind: &Kind, method: &Method) -> ApiError {
+    ApiError::method_not_allowed(kind.group, kind.plural, &method.as_str().to_lowercase())
+}
+
+async fn collection(
+    context: &Arc<Context>,
+    identity: &Identity,
+    resource: &Resource,
+    accept: &str,
+    request: Request<Incoming>,
+) -> Answer {
+    // Who may nothing learns nothing, also not which resources there are: they are the same for all.
+    let kind = kind_of(resource)?;
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let namespace = resource.namespace.as_deref();
+    let may = |verb| authorize(identity, kind, resource, verb, "", "");
+    match *request.method() {
+        Method::GET if query.flag("watch") == Some(true) => {
+            may("watch")?;
+            watch(context, kind, namespace, &query, negotiate(accept, Offer::Objects)?)
+        }
+        Method::GET | Method::HEAD => {
+            may("list")?;
+            let printing = Printing::new(kind, negotiate(accept, Offer::Objects)?, &query)?;
+            let list = context.engine.list(kind, namespace, &query.list(kind)?)?;
+            Ok(respond(200, JSON, printing.list(&list, context.engine.time())?))
+        }
+        Method::POST if kind.namespaced && namespace.is_none() => Err(not_allowed(kind, &Method::POST)),
+        Method::POST => {
+            may("create")?;
+            write(context, kind, accept, &query, request, async |write| {
+                write.create(kind, namespace.unwrap_or_default()).await
+            })
+            .await
+        }
+        Method::DELETE => {
+            may("deletecollection")?;
+            write(context, kind, accept, &query, request, async |write| write.delete_collection(kind, namespace).await)
+                .await
+        }
+        ref other => Err(not_allowed(kind, other)),
+    }
+}
+
+async fn object(
+    context: &Arc<Context>,
+    identity: &Identity,
+    resource: &Resource,
+    name: &str,
+    part: &str,
+    accept: &str,
+    request: Request<Incoming>,
+) -> Answer {
+    let kind = kind_of(resource)?;
+    if kind.namespaced && resource.namespace.is_none() {
+        return Err(ApiError::no_resource());
+    }
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let place = Place { kind, namespace: resource.namespace.as_deref().unwrap_or_default(), name };
+    let may = |verb| authorize(identity, kind, resource, verb, part, name);
+    let pod = kind.strategy.deletion == Deletion::Graceful;
+    let namespace = kind.strategy.deletion == Deletion::Namespace;
+    let which = match part {
+        "" => Part::Main,
+        "status" if kind.status => Part::Status,
+        "binding" if pod && *request.method() == Method::POST => {
+            may("create")?;
+            return write(context, kind, accept, &query, request, async |write| write.bind(place).await).await;
+        }
+        "eviction" if pod && *request.method() == Method::POST => {
+            may("create")?;
+            return write(context, kind, accept, &query, request, async |write| write.evict(place).await).await;
+        }
+        "finalize" if namespace && *request.method() == Method::PUT => {
+            may("update")?;
+            return write(context, kind, accept, &query, request, async |write| write.finalize(place).await).await;
+        }
+        "binding" | "eviction" if pod => return Err(not_allowed(kind, request.method())),
+        "finalize" if namespace => return Err(not_allowed(kind, request.method())),
+        _ => return Err(ApiError::no_resource()),
+    };
+    match *request.method() {
+        Method::GET | Method::HEAD => {
+            may("get")?;
+            let printing = Printing::new(kind, negotiate(accept, Offer::Objects)?, &query)?;
+            let entry = context.engine.get(place, query.resource_version()?)?;
+            Ok(respond(200, JSON, printing.one(&entry, context.engine.time())?))
+        }
+        Method::PUT => {
+            may("update")?;
+            write(context, kind, accept, &query, request, async |write| write.update(place, which).await).await
+        }
+        Method::PATCH => {
+            may("patch")?;
+            write(context, kind, accept, &query, request, async |write| write.patch(place, which).await).await
+        }
+        Method::DELETE if which == Part::Main => {
+            may("delete")?;
+            write(context, kind, accept, &query, request, async |write| write.delete(place).await).await
+        }
+        ref other => Err(not_allowed(kind, other)),
+    }
+}
+
+/// Reads the body, does it, answers.
+async fn write(
+    context: &Context,
+    kind: &'static Kind,
+    accept: &str,
+    query: &Query,
+    request: Request<Incoming>,
+    act: impl AsyncFnOnce(Write<'_>) -> super::write::Written,
+) -> Answer {
+    let printing = Printing::new(kind, negotiate(accept, Offer::Objects)?, query)?;
+    let (head, incoming) = request.into_parts();
+    let body = body::read(incoming, context.limits.body, context.limits.patience).await?;
+    let (content_type, agent) = (header(&head.headers, CONTENT_TYPE), header(&head.headers, USER_AGENT));
+    let (engine, now) = (&context.engine, context.engine.time());
+    let done = act(Write { engine, query, printing, now, content_type: &content_type, agent: &agent, body }).await?;
+    let mut response = respond(done.code.as_u16(), JSON, done.bytes);
+    for warning in done.warnings {
+        // Texts that no header can carry warn nobody.
+        if let Ok(warning) = hyper::header::HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            response.headers_mut().append(hyper::header::WARNING, warning);
+        }
+    }
+    Ok(response)
+}
+
+fn watch(context: &Arc<Context>, kind: &'static Kind, namespace: Option<&str>, query: &Query, form: Form) -> Answer {
+    let permit = context.watches.clone().try_acquire_owned().map_err(|_| {
+        ApiError::new(Reason::TooManyRequests, "there are too many watches; try again later").retry_after(1)
+    })?;
+    let watch = context.engine.watch(kind, namespace, &query.list(kind)?)?;
+    let printing = Printing::new(kind, form, query)?;
+    let state = (watch, permit, printing, context.clone());
+    let stream = futures_util::stream::unfold(state, |(mut watch, permit, mut printing, context)| async {
+        let items = watch.next().await?;
+        let bytes = printing.events(&items, context.engine.time());
+        Some((Ok::<_, Infallible>(Frame::data(bytes)), (watch, permit, printing, context)))
+    });
+    let mut response = respond(200, JSON, Bytes::new());
+    *response.body_mut() = StreamBody::new(stream).boxed_unsync();
+    Ok(response)
+}

@@ -1,0 +1,21 @@
+//! The API over HTTP: a thin front over the engine.
+//!
+//! ```text
+//! serve: connections, TLS, limits ──► handle: who (access) ─► what (route, query, accept: pure) ─► Engine ─► form: bytes
+//! ```
+//!
+//! On hyper, without a framework: paths have six shapes and a kind is data, so a router would be a table of the same rows
+//! again; watches and upgrades want the connection's own body anyway. It brings no dependency that is not there.
+
+mod accept;
+mod body;
+mod discovery;
+mod form;
+mod handle;
+mod query;
+mod route;
+mod serve;
+mod strict;
+mod write;
+
+pub use serve::{Limits, ServeError, Server};

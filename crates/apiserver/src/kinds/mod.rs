@@ -1,0 +1,151 @@
+//! The kinds that are served, as data: names, scope, what can be selected by, what happens on writing.
+//!
+//! A kind is a row. What differs in behaviour is a [`Strategy`]: functions over values, each pure. The engine asks the row
+//! and never a kind's name.
+
+mod builtin;
+mod configuration;
+mod namespace;
+mod plain;
+mod pod;
+mod strategy;
+mod update;
+mod volume;
+
+use serde_json::Value;
+
+pub use builtin::{BUILTIN, initial_objects};
+pub(crate) use pod::{bind, is_done};
+pub use strategy::{Deletion, Strategy};
+pub(crate) use strategy::{forbidden, invalid};
+
+use crate::store::Attributes;
+
+/// One kind in one version.
+#[derive(Debug)]
+pub struct Kind {
+    /// The group, empty for the core.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// `Pod`.
+    pub kind: &'static str,
+    /// `pods`.
+    pub plural: &'static str,
+    /// `pod`.
+    pub singular: &'static str,
+    /// `po`.
+    pub short_names: &'static [&'static str],
+    /// `all`.
+    pub categories: &'static [&'static str],
+    /// Whether its objects are in namespaces.
+    pub namespaced: bool,
+    /// Whether status is written through `/status` alone.
+    pub status: bool,
+    /// Whether `metadata.generation` counts changes of the spec.
+    pub generation: bool,
+    /// Whether an update may leave out the revision that it is based on.
+    pub unconditional: bool,
+    /// Whether a delete answers with the object rather than with a `Status`.
+    pub returns_deleted: bool,
+    /// Fields that clients select by: name, path in the object, value where it is absent.
+    pub selectable: &'static [(&'static str, &'static str, &'static str)],
+    /// What happens on writing.
+    pub strategy: Strategy,
+}
+
+impl Kind {
+    /// `v1` or `coordination.k8s.io/v1`.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The resource as the store names it: `pods`, `leases.coordination.k8s.io`.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        crate::error::qualified(self.group, self.plural)
+    }
+
+    /// Whether clients can select by this field.
+    #[must_use]
+    pub fn selects(&self, field: &str) -> bool {
+        field == "metadata.name"
+            || self.namespaced && field == "metadata.namespace"
+            || self.selectable.iter().any(|(name, _, _)| *name == field)
+    }
+
+    /// What selectors ask about in an object of this kind.
+    #[must_use]
+    pub fn attributes(&self, object: &Value) -> Attributes {
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = labels.into_iter().flatten().filter_map(|(key, value)| {
+            let value = value.as_str()?;
+            Some((key.as_str().into(), value.into()))
+        });
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let owners = owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str().map(Into::into));
+        let mut fields = Vec::new();
+        for (name, path, absent) in self.selectable {
+            let value = match path.split('.').try_fold(object, |value, step| value.get(step)) {
+                Some(Value::String(text)) if !text.is_empty() => text.clone(),
+                Some(Value::Bool(flag)) => flag.to_string(),
+                Some(Value::Number(number)) => number.to_string(),
+                Some(_) | None => (*absent).to_owned(),
+            };
+            if !value.is_empty() {
+                fields.push(((*name).into(), value.into_boxed_str()));
+            }
+        }
+        let held =
+            object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        Attributes { labels: labels.collect(), fields, owners: owners.collect(), held }
+    }
+}
+
+/// The kind behind a path: group, version, plural.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+    BUILTIN.iter().find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+}
+
+/// The kind of the store's resource.
+#[must_use]
+pub fn of_resource(resource: &str) -> Option<&'static Kind> {
+    let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+    BUILTIN.iter().find(|kind| kind.group == group && kind.plural == plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_kind_is_found_by_its_path_and_by_its_resource() {
+        for kind in BUILTIN {
+            let found = find(kind.group, kind.version, kind.plural).unwrap();
+            assert_eq!(found.kind, kind.kind);
+            assert_eq!(of_resource(&kind.resource()).unwrap().kind, kind.kind);
+        }
+        assert!(find("apps", "v1", "deployments").is_none());
+    }
+
+    #[test]
+    fn attributes_are_what_can_be_selected_by() {
+        let pods = find("", "v1", "pods").unwrap();
+        let attributes = pods.attributes(&json!({
+            "metadata": {"labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]},
+            "spec": {"nodeName": "n", "hostNetwork": true}, "status": {"phase": "Running"},
+        }));
+        assert_eq!(attributes.label("a"), Some("b"));
+        assert_eq!(attributes.label("b"), None);
+        assert_eq!(attributes.field("spec.nodeName"), "n");
+        assert_eq!(attributes.field("spec.hostNetwork"), "true");
+        assert_eq!(attributes.field("status.podIP"), "");
+        assert_eq!(*attributes.owners, ["u".into()]);
+        let nodes = find("", "v1", "nodes").unwrap();
+        assert_eq!(nodes.attributes(&json!({})).field("spec.unschedulable"), "false");
+        assert!(pods.selects("metadata.namespace") && !nodes.selects("metadata.namespace"));
+    }
+}

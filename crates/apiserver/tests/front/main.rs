@@ -1,0 +1,7 @@
+//! The server over HTTPS, with clients that nobody here has written and with clients that mean no good.
+#![cfg(test)]
+
+mod conversations;
+mod hostile;
+mod kubectl;
+mod server;

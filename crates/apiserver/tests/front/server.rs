@@ -1,0 +1,102 @@
+//! A server of its own for each test: an own directory, a port that is free.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Tokens};
+use minke_apiserver::engine::Engine;
+use minke_apiserver::http::{Limits, Server};
+use minke_apiserver::store::{HistoryLimits, Store};
+use minke_core::clock::{Clock, SystemClock};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+/// A token that the server knows as an administrator's, and one of someone who may nothing.
+pub(crate) const ADMIN: &str = "admin-token";
+pub(crate) const NOBODY: &str = "nobody-token";
+
+pub(crate) struct TestServer {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) address: SocketAddr,
+    pub(crate) kubeconfig: PathBuf,
+    authority: String,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl TestServer {
+    pub(crate) async fn start(limits: Limits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("api.redb"), HistoryLimits::default()).unwrap();
+        let engine = Engine::new(store, Arc::new(SystemClock));
+        engine.prepare().await.unwrap();
+        let authority = Authority::open(&directory.path().join("pki"), SystemClock.now()).unwrap();
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let tls = authority.server(&["localhost"], &[loopback]).unwrap();
+        let mut tokens = Tokens::default();
+        let groups = vec![ADMINISTRATORS.to_owned()];
+        tokens.add(ADMIN, Identity { user: "root".to_owned(), groups });
+        tokens.add(NOBODY, Identity { user: "nobody".to_owned(), groups: Vec::new() });
+        let server = Server::bind((loopback, 0).into(), engine.clone(), tokens, limits).await.unwrap();
+        let address = server.address();
+        let kubeconfig = directory.path().join("admin.conf");
+        authority.kubeconfig(&kubeconfig, &format!("https://{address}")).unwrap();
+        let tasks = vec![tokio::spawn(server.run(tls)), tokio::spawn(async move { engine.care().await })];
+        let authority = authority.certificate().to_owned();
+        Self { directory, address, kubeconfig, authority, tasks }
+    }
+
+    /// A connection that trusts the server and is nobody by itself.
+    pub(crate) async fn connect(&self) -> hyper::client::conn::http1::SendRequest<Full<Bytes>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// One request; the answer's code and body.
+    pub(crate) async fn send(&self, token: &str, method: Method, path: &str, body: &[u8]) -> (u16, Bytes) {
+        let content_type = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        request = request.header("content-type", content_type);
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+        let mut sender = self.connect().await;
+        let response = sender.send_request(request).await.unwrap();
+        let code = response.status().as_u16();
+        (code, response.into_body().collect().await.unwrap().to_bytes())
+    }
+
+    pub(crate) async fn json(&self, token: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (code, bytes) = self.send(token, method, path, body.as_bytes()).await;
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
