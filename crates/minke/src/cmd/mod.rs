@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod agent;
+pub(crate) mod api;
 pub(crate) mod completion;
 pub(crate) mod doctor;
 pub(crate) mod exec;
