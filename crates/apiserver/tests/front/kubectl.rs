@@ -22,7 +22,9 @@ fn binaries() -> BTreeMap<String, PathBuf> {
         // The one in `PATH` may be a dispatcher that asks the server first; those beside it are what it starts.
         for entry in program.parent().and_then(|beside| beside.read_dir().ok()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some(version) = name.strip_prefix("kubectl.") {
+            // Up to 1.28 it wants OpenAPI v2 before it writes, which is not served.
+            if let Some(version) = name.strip_prefix("kubectl.").filter(|version| !matches!(*version, "1.27" | "1.28"))
+            {
                 found.insert(version.to_owned(), entry.path());
             }
         }
@@ -42,11 +44,6 @@ struct Kubectl<'a> {
 }
 
 impl Kubectl<'_> {
-    /// Up to 1.28 it wants OpenAPI v2, which is not served, and validates by it unless told not to.
-    fn validates_itself(&self) -> bool {
-        ["1.27", "1.28"].iter().any(|old| self.version.ends_with(old))
-    }
-
     async fn output(&self, arguments: &[&str], input: &str) -> Output {
         let (program, kubeconfig, home) = (self.program.to_owned(), self.server.kubeconfig.clone(), self.home.clone());
         let (arguments, input): (Vec<String>, _) =
@@ -125,9 +122,7 @@ async fn conversation(k: &Kubectl<'_>) {
     k.has(&k.yes(&["get", "pods", "-A", "--sort-by=.metadata.name"], "").await, &["default", "web"]);
     k.has(&k.no(&["get", "pod", "nope"], "").await, &["Error from server (NotFound): pods \"nope\" not found"]);
     let typo = POD.replace("image:", "imagee: x\n    image:").replace("name: web", "name: typo");
-    if !k.validates_itself() {
-        k.has(&k.no(&["create", "-f", "-"], &typo).await, &["strict decoding error", "spec.containers[0].imagee"]);
-    }
+    k.has(&k.no(&["create", "-f", "-"], &typo).await, &["strict decoding error", "spec.containers[0].imagee"]);
     k.has(&k.yes(&["apply", "-f", "-"], MAP).await, &["configmap/conf created"]);
     k.has(&k.yes(&["apply", "-f", "-"], MAP).await, &["configmap/conf unchanged"]);
     let more = format!("{MAP}  more: x\n");
