@@ -57,7 +57,7 @@ fn pod(test: &str, logs: &Path) -> SandboxConfig {
     SandboxConfig {
         pod: PodKey::new("minke-test", test.replace('_', "-"), uid.clone()),
         attempt: 0,
-        hostname: String::new(),
+        hostname: "as-the-kubelet-core-gives-it".to_owned(),
         log_directory: logs.to_owned(),
         dns: None,
         port_mappings: Vec::new(),

@@ -28,8 +28,12 @@ pub struct KubeletConfig {
     pub log_directory: PathBuf,
     /// Parent of all pod cgroups, `/minke`.
     pub cgroup_root: String,
+    /// What the runtime calls itself: the prefix of container ids in statuses, `containerd://…`.
+    pub runtime_name: String,
     /// Gap between two full relists without a healthy event stream.
     pub relist_period: Duration,
+    /// Gap between two full relists with one, where the mode lets them slow down.
+    pub slow_relist_period: Duration,
     /// How changes in the runtime are noticed.
     pub relist_mode: RelistMode,
     /// Rotate a container's log at this size, in bytes.
@@ -55,7 +59,9 @@ impl KubeletConfig {
             state_directory,
             log_directory,
             cgroup_root: "/minke".to_owned(),
+            runtime_name: "minke".to_owned(),
             relist_period: Duration::from_secs(1),
+            slow_relist_period: Duration::from_secs(30),
             relist_mode: RelistMode::default(),
             log_max_bytes: 10 << 20,
             log_max_files: 5,
@@ -181,6 +187,17 @@ pub struct NodeReport {
     pub pressure: Vec<Pressure>,
     /// What was left at the last look.
     pub levels: BTreeMap<Signal, Level>,
+    /// The runtime does not answer.
+    pub runtime_silence: Option<RuntimeSilence>,
+}
+
+/// The runtime does not answer: what is reported of Pods is what was seen last. They go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeSilence {
+    /// For how long.
+    pub lasts: Duration,
+    /// What failed.
+    pub why: String,
 }
 
 /// What a Pod uses at one moment.

@@ -238,7 +238,7 @@ pub(crate) fn sync_context(
         probes: Prober::new(),
         recorder: ports.recorder.clone(),
         host_ips: ports.host_ips.clone(),
-        runtime_name: "minke".to_owned(),
+        runtime_name: config.runtime_name.clone(),
         owner: config.state_directory.display().to_string(),
         epoch: Instant::now(),
     }

@@ -3,13 +3,15 @@
 //! A state directory is an instance: one agent, one bridge, one cgroup root. The default one has the plain names;
 //! any other derives its names from its path, so that instances never tread on each other.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sha2::{Digest, Sha256};
+
+use crate::backend::{BackendArgs, BackendError, Wanted};
 
 /// The state directory of the default instance.
 pub(crate) const DEFAULT_STATE: &str = "/var/lib/minke";
@@ -44,6 +46,8 @@ pub(crate) struct PlaceArgs {
     /// Where CNI plugins are, instead of the usual directories
     #[arg(long, global = true, value_name = "DIR", env = "MINKE_CNI_BIN_DIR", help_heading = "Instance")]
     pub(crate) cni_bin_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
 }
 
 /// An instance: its directories (absolute) and the names that it uses on the machine.
@@ -59,6 +63,8 @@ pub(crate) struct Place {
     pub(crate) cni: PathBuf,
     /// Where CNI plugins are; `None`: in the usual directories.
     pub(crate) cni_plugins: Option<PathBuf>,
+    /// The container runtime that is asked for; `None`: the instance's own.
+    pub(crate) backend: Option<Wanted>,
     /// `None` for the default instance, else eight hexadecimal digits.
     pub(crate) instance: Option<String>,
 }
@@ -86,6 +92,9 @@ pub(crate) enum PlaceError {
         /// Its length in bytes.
         length: usize,
     },
+    /// The container runtime that is asked for can't be.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
 }
 
 impl Place {
@@ -115,7 +124,8 @@ impl Place {
         }
         let cni = absolute(&args.cni_conf_dir)?;
         let cni_plugins = args.cni_bin_dir.as_deref().map(absolute).transpose()?;
-        Ok(Self { state, run, logs, cni, cni_plugins, instance })
+        let backend = args.backend.wanted()?;
+        Ok(Self { state, run, logs, cni, cni_plugins, backend, instance })
     }
 
     /// The agent's socket.
@@ -147,7 +157,7 @@ impl Place {
     }
 
     /// The arguments that lead another process of this program to the same instance.
-    pub(crate) fn as_arguments(&self) -> Vec<&OsStr> {
+    pub(crate) fn as_arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![
             OsStr::new("--state-dir"),
             self.state.as_os_str(),
@@ -161,7 +171,8 @@ impl Place {
         if let Some(plugins) = &self.cni_plugins {
             arguments.extend([OsStr::new("--cni-bin-dir"), plugins.as_os_str()]);
         }
-        arguments
+        let wanted = self.backend.iter().flat_map(Wanted::as_arguments).map(OsString::from);
+        arguments.into_iter().map(OsStr::to_owned).chain(wanted).collect()
     }
 }
 
@@ -182,6 +193,7 @@ mod tests {
             log_dir: path(logs),
             cni_conf_dir: PathBuf::from(DEFAULT_CNI),
             cni_bin_dir: None,
+            backend: BackendArgs::default(),
         })
     }
 

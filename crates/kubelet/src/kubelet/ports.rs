@@ -76,7 +76,8 @@ impl Ports {
             admit: Arc::new(MachineAdmission { machine }),
             recorder,
             host_ips,
-            pleg: PlegConfig::new(config.relist_mode, config.relist_period),
+            pleg: PlegConfig::new(config.relist_mode, config.relist_period)
+                .slow_relist(config.relist_mode, config.slow_relist_period),
             gauge: Arc::new(MachineGauge::new(&config.state_directory, &config.log_directory, runtime.clone())),
         })
     }

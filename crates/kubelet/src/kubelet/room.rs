@@ -135,7 +135,11 @@ impl Kubelet {
     #[must_use]
     pub fn node(&self) -> NodeReport {
         let node = &self.shared.room.node;
-        NodeReport { pressure: node.pressure(), levels: node.observations().levels }
+        NodeReport {
+            pressure: node.pressure(),
+            levels: node.observations().levels,
+            runtime_silence: self.shared.workers.pleg.silence(),
+        }
     }
 
     /// What Pods use, as the runtime and the disk say now.

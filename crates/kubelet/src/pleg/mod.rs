@@ -58,9 +58,9 @@ pub use period::{Period, StreamState};
 pub use record::{Record, State};
 pub use stats::PlegStats;
 
-use crate::RelistMode;
 use crate::cache::CacheWriter;
 use crate::metrics::Metrics;
+use crate::{RelistMode, RuntimeSilence};
 use control::Control;
 use hints::Hints;
 use relister::Relister;
@@ -98,6 +98,16 @@ impl PlegConfig {
             RelistMode::Generic => Self { use_events: false, ..config },
             RelistMode::Hinted => Self { slow_relist_period: relist_period, ..config },
             RelistMode::Evented => config,
+        }
+    }
+
+    /// The same, with this gap between full relists while there is a healthy event stream. Modes that do not slow down
+    /// have none.
+    #[must_use]
+    pub fn slow_relist(self, mode: RelistMode, slow_relist_period: Duration) -> Self {
+        match mode {
+            RelistMode::Generic | RelistMode::Hinted => self,
+            RelistMode::Evented => Self { slow_relist_period, ..self },
         }
     }
 
@@ -216,6 +226,12 @@ impl Pleg {
     /// Shows what it has done so far in the agent's metrics.
     pub fn register(&self, metrics: &Metrics, clock: &Arc<dyn Clock>) {
         self.counters.register(metrics, clock);
+    }
+
+    /// Whether the runtime answers, judged by full relists alone.
+    #[must_use]
+    pub fn silence(&self) -> Option<RuntimeSilence> {
+        self.counters.silence()
     }
 
     /// What it has done so far.

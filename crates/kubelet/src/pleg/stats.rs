@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::period::StreamState;
+use crate::RuntimeSilence;
 use crate::metrics::{Metrics, PlainCounter, histogram};
 
 /// Counts since the start, and a few facts of now.
@@ -59,6 +60,8 @@ pub(super) struct InState {
 struct Facts {
     stream: StreamState,
     last_relist: Option<Instant>,
+    /// Since when full relists have failed, and how the first of them did.
+    silent: Option<(Instant, String)>,
 }
 
 /// Handles of every number. Counting takes no lock of ours.
@@ -105,7 +108,7 @@ impl Counters {
             containers: Family::default(),
             calls: Arc::default(),
             patience,
-            facts: Mutex::new(Facts { stream: StreamState::Down, last_relist: None }),
+            facts: Mutex::new(Facts { stream: StreamState::Down, last_relist: None, silent: None }),
         }
     }
 
@@ -127,7 +130,19 @@ impl Counters {
 
     pub(super) fn relisted(&self, begun: Instant) {
         self.relists.inc();
-        self.facts().last_relist = Some(begun);
+        let mut facts = self.facts();
+        (facts.last_relist, facts.silent) = (Some(begun), None);
+    }
+
+    /// A full relist failed.
+    pub(super) fn relist_failed(&self, now: Instant, why: String) {
+        self.relist_errors.inc();
+        self.facts().silent.get_or_insert((now, why));
+    }
+
+    pub(super) fn silence(&self) -> Option<RuntimeSilence> {
+        let facts = self.facts();
+        facts.silent.as_ref().map(|(since, why)| RuntimeSilence { lasts: since.elapsed(), why: why.clone() })
     }
 
     pub(super) fn read(&self) -> PlegStats {
@@ -228,6 +243,12 @@ impl Counters {
                 let Some(last) = counters.last_relist() else { return 0.0 };
                 clock.now().as_duration().as_secs_f64() - last.elapsed().as_secs_f64()
             },
+        );
+        let counters = self.clone();
+        metrics.computed(
+            "minke_runtime_answers",
+            "Whether the newest full relist succeeded: 1, or 0 while the container runtime does not answer",
+            move || if counters.silence().is_some() { 0.0 } else { 1.0 },
         );
         let (calls, patience) = (self.calls.clone(), self.patience);
         #[expect(clippy::cast_precision_loss, reason = "a count of calls is far below 2^52")]

@@ -165,8 +165,9 @@ impl RelistTask {
             }
             // Neither the relist time nor any stamp advances, and the records stay.
             Err(error) => {
-                self.counters.relist_errors.inc();
-                tracing::warn!(error = error_chain(&error), "can't list what runs");
+                let why = error_chain(&error);
+                tracing::warn!(error = why, "can't list what runs");
+                self.counters.relist_failed(now, why);
                 self.relister.retry_gap()
             }
         };

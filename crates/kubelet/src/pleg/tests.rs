@@ -284,6 +284,20 @@ async fn a_failed_list_advances_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_silent_runtime_is_told_since_its_first_failure() {
+    let runtime = FakeRuntime::new();
+    let bed = Bed::new(runtime, false).await;
+    assert_eq!(bed.pleg.silence(), None);
+    bed.runtime.fault(Fault::fail(Op::ListSandboxes));
+    sleep(Duration::from_secs(10)).await;
+    let silence = bed.pleg.silence().unwrap();
+    assert!(silence.lasts >= Duration::from_secs(8) && !silence.why.is_empty(), "{silence:?}");
+    bed.runtime.heal();
+    sleep(Duration::from_millis(1100)).await;
+    assert_eq!(bed.pleg.silence(), None, "within a period of its return");
+}
+
+#[tokio::test(start_paused = true)]
 async fn worker_loop_a_single_relist_answers_that_pods_waiter() {
     let runtime = FakeRuntime::new();
     for pod in ["a", "b"] {

@@ -1,9 +1,11 @@
-//! Puts the agent's parts together: the kubelet core over the embedded runtime.
+//! Puts the agent's parts together: the kubelet core over the instance's runtime.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::Runtime;
+use minke_cri::{CriConfig, CriRuntime};
 use minke_kubelet::admission::NodeOptions;
 use minke_kubelet::eviction::EvictionConfig;
 use minke_kubelet::housekeeping::ImageGcPolicy;
@@ -11,7 +13,11 @@ use minke_kubelet::{Kubelet, KubeletConfig, RelistMode, StartError, StaticSource
 use minke_oci::network::CniConfig;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime, OpenError};
 
+use crate::backend::{self, Backend, BackendError};
 use crate::place::Place;
+
+/// Gap between full relists where another program may have taken an event: what was lost so is found within it.
+const SHARED_EVENTS_RELIST: Duration = Duration::from_secs(10);
 
 /// What an operator sets of the kubelet core.
 #[derive(Debug, Clone, Default)]
@@ -34,27 +40,76 @@ pub(crate) enum CoreError {
     /// The embedded runtime.
     #[error("the embedded runtime can't be opened")]
     Runtime(#[source] OpenError),
+    /// A runtime with CRI.
+    #[error("the container runtime can't be used")]
+    Cri(#[source] minke_cri::OpenError),
+    /// Which runtime it is.
+    #[error("can't tell which container runtime to use")]
+    Backend(#[source] BackendError),
     /// The kubelet core.
     #[error("the kubelet core can't start")]
     Kubelet(#[source] StartError),
 }
 
-/// Opens the runtime and starts the kubelet core on it, which adopts what runs.
-pub(super) async fn start(place: &Place, settings: &Settings) -> Result<Kubelet, CoreError> {
+/// A runtime that was opened.
+pub(crate) struct Opened {
+    /// The port.
+    pub(crate) runtime: Arc<dyn Runtime>,
+    /// Which one.
+    pub(crate) backend: Backend,
+    /// What it calls itself.
+    name: String,
+    /// Whether other programs may take events away.
+    deals_out_events: bool,
+}
+
+impl Opened {
+    /// The kubelet core's settings for an instance on this runtime.
+    pub(crate) fn settings(&self, place: &Place) -> KubeletConfig {
+        let config = settings(place);
+        let shared = if self.deals_out_events { SHARED_EVENTS_RELIST } else { config.slow_relist_period };
+        KubeletConfig { runtime_name: self.name.clone(), slow_relist_period: shared, ..config }
+    }
+}
+
+/// Opens the runtime and starts the kubelet core on it, which adopts what runs. Tells which runtime it is.
+pub(super) async fn start(place: &Place, settings: &Settings) -> Result<(Kubelet, Backend), CoreError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let runtime = open_runtime(place, clock.clone()).await?;
+    let opened = open_runtime(place, clock.clone()).await?;
     let config = KubeletConfig {
         relist_mode: settings.relist,
         node: settings.node.clone(),
         eviction: settings.eviction.clone(),
         image_gc: settings.image_gc.clone(),
-        ..self::settings(place)
+        ..opened.settings(place)
     };
-    Kubelet::start(config, runtime, clock).await.map_err(CoreError::Kubelet)
+    let kubelet = Kubelet::start(config, opened.runtime, clock).await.map_err(CoreError::Kubelet)?;
+    Ok((kubelet, opened.backend))
+}
+
+/// Opens the runtime of an instance, whose state directory the caller has locked, and remembers which it was.
+pub(crate) async fn open_runtime(place: &Place, clock: Arc<dyn Clock>) -> Result<Opened, CoreError> {
+    let backend = backend::choose(&place.state, place.backend.as_ref()).map_err(CoreError::Backend)?;
+    let opened = match &backend {
+        Backend::Embedded => Opened {
+            runtime: open_embedded(place, clock).await?,
+            backend: backend.clone(),
+            name: "minke".to_owned(),
+            deals_out_events: false,
+        },
+        Backend::Cri(endpoint) => {
+            let config = CriConfig { endpoint: endpoint.clone() };
+            let runtime = CriRuntime::open(config, clock).await.map_err(CoreError::Cri)?;
+            let (name, deals_out_events) = (runtime.facts().name.clone(), runtime.facts().deals_out_events());
+            Opened { runtime: Arc::new(runtime), backend: backend.clone(), name, deals_out_events }
+        }
+    };
+    backend::remember(&place.state, &backend).map_err(CoreError::Backend)?;
+    Ok(opened)
 }
 
 /// Opens the embedded runtime of an instance. It is locked: one process at a time has it.
-pub(crate) async fn open_runtime(place: &Place, clock: Arc<dyn Clock>) -> Result<Arc<dyn Runtime>, CoreError> {
+async fn open_embedded(place: &Place, clock: Arc<dyn Clock>) -> Result<Arc<dyn Runtime>, CoreError> {
     let mut config = EmbeddedConfig::new(&place.state, &place.run);
     let mut cni = CniConfig { conf_dir: place.cni.clone(), ..CniConfig::default() };
     if let Some(plugins) = &place.cni_plugins {

@@ -1,4 +1,4 @@
-//! The agent: the process that holds the kubelet core over the embedded runtime and supervises Pods.
+//! The agent: the process that holds the kubelet core over the instance's runtime and supervises Pods.
 //!
 //! ```text
 //! lock the state directory ─► open the runtime, adopt what runs ─► listen ─► ready ─► serve ─► end
@@ -38,7 +38,9 @@ use self::notify::Notifier;
 use crate::place::Place;
 use crate::protocol::Identity;
 
-pub(crate) use self::core::{CoreError, Settings, open_runtime, settings};
+#[cfg(test)]
+use self::core::settings;
+pub(crate) use self::core::{CoreError, Settings, open_runtime};
 pub(crate) use ready::{Readiness, Ready};
 
 /// Clients get so long to take their last messages when the agent ends.
@@ -128,13 +130,14 @@ pub(crate) async fn run(
         ready.tell(&Ready::Listening);
         return Ok(());
     };
-    let kubelet = core::start(place, settings).await.map_err(AgentError::Core)?;
+    let (kubelet, backend) = core::start(place, settings).await.map_err(AgentError::Core)?;
     let notifier = match mode {
         Mode::Service | Mode::Replacement => Notifier::from_environment(),
         // What the environment says is meant for the command that started it.
         Mode::OnDemand => Notifier::default(),
     };
-    serve(place, mode, &settings.static_sources, &notifier, ready, kubelet).await
+    let identity = Identity { runtime: Some(backend.to_string()), ..Identity::own() };
+    serve(place, mode, &settings.static_sources, &notifier, ready, (kubelet, identity)).await
 }
 
 /// The lock, once it is free. Whoever starts an agent on demand has seen none answer, so a holder of the lock is about
@@ -159,7 +162,7 @@ async fn serve(
     sources: &[StaticSource],
     notifier: &Notifier,
     ready: &mut Readiness,
-    kubelet: Kubelet,
+    (kubelet, identity): (Kubelet, Identity),
 ) -> Result<(), AgentError> {
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt()]
         .map(|kind| signal(kind).map_err(AgentError::Signals))
@@ -169,7 +172,7 @@ async fn serve(
         Listener::bind(&place.socket()).map_err(|source| AgentError::Listen { path: place.socket(), source })?;
     let shared = Arc::new(Shared {
         kubelet: kubelet.clone(),
-        identity: Identity::own(),
+        identity,
         clients: watch::Sender::new(0),
         ending: CancellationToken::new(),
     });

@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::backend::Wanted;
 use crate::client::{Client, ConnectError, Update, Watch};
 use crate::protocol::{Channel, PROTOCOL, Reply, Request};
 
@@ -36,6 +37,7 @@ fn place_in(directory: &Path) -> Place {
         logs: under("l"),
         cni: under("c"),
         cni_plugins: None,
+        backend: None,
         instance: Some("test".to_owned()),
     }
 }
@@ -52,8 +54,9 @@ impl Agent {
         let config = KubeletConfig { eviction, ..settings(&place) };
         let kubelet = Kubelet::start(config, Arc::new(runtime.clone()), clock).await.unwrap();
         let serving = place.clone();
+        let identity = Identity { runtime: Some("embedded".to_owned()), ..Identity::own() };
         let served = tokio::spawn(async move {
-            serve(&serving, mode, &[], &Notifier::default(), &mut Readiness::Nobody, kubelet).await
+            serve(&serving, mode, &[], &Notifier::default(), &mut Readiness::Nobody, (kubelet, identity)).await
         });
         let agent = Self { place, runtime, served, _directory: directory };
         agent.listens().await;
@@ -179,8 +182,15 @@ async fn who_does_not_greet_first_is_sent_away() {
 async fn an_agent_of_another_protocol_is_told_by_its_answer_to_the_greeting() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let place =
-        Place { state: path("s"), run: path(""), logs: path("l"), cni: path("c"), cni_plugins: None, instance: None };
+    let place = Place {
+        state: path("s"),
+        run: path(""),
+        logs: path("l"),
+        cni: path("c"),
+        cni_plugins: None,
+        backend: None,
+        instance: None,
+    };
     let listener = tokio::net::UnixListener::bind(place.socket()).unwrap();
     let agent = async {
         let mut channel = Channel::new(listener.accept().await.unwrap().0);
@@ -245,4 +255,16 @@ async fn an_agent_on_demand_gives_way_to_one_that_begins_to_answer() {
     on_demand.await.unwrap().expect("the command is told to connect");
     // The thread that waits for the lock would keep the test's runtime.
     drop(service);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_for_another_runtime_is_refused() {
+    let agent = Agent::start(Mode::OnDemand).await;
+    let client = |backend| Client::new(Place { backend, ..agent.place.clone() }, "info");
+    let error = client(Some(Wanted::Cri(None))).connect_running().await.unwrap_err();
+    assert!(matches!(error, ConnectError::OtherRuntime { .. }), "{error:?}");
+    assert_eq!(error.to_string().split(" has ").nth(1), Some("the container runtime embedded, not cri"));
+    for same in [None, Some(Wanted::Embedded)] {
+        assert!(client(same).connect_running().await.unwrap().is_some());
+    }
 }

@@ -18,6 +18,7 @@ pub(crate) use connection::{Connection, RequestError};
 pub(crate) use start::StartError;
 pub(crate) use watch::{Update, Watch};
 
+use crate::backend::{self, Backend, Wanted};
 use crate::exit::Failure;
 use crate::place::Place;
 use crate::protocol::{Identity, Skew};
@@ -60,6 +61,16 @@ pub(crate) enum ConnectError {
         /// Ours.
         command: String,
     },
+    /// The agent has another container runtime.
+    #[error("the agent (process {pid}) has the container runtime {has}, not {wanted}")]
+    OtherRuntime {
+        /// The agent's process.
+        pid: u32,
+        /// What it has.
+        has: String,
+        /// What was asked for.
+        wanted: Wanted,
+    },
     /// Every agent that was reached went away before it answered.
     #[error("the agent at {path} ends before it answers, again and again")]
     NoAnswer {
@@ -82,6 +93,10 @@ impl From<ConnectError> for Failure {
             },
             ConnectError::Incompatible { .. } => failure.hint(
                 "`minke agent --replace --background` puts this version in its place; Pods keep running meanwhile",
+            ),
+            ConnectError::OtherRuntime { .. } => failure.hint(
+                "leave --runtime out to use the agent's; for another runtime remove its pods (`minke rm --all --force`) and end \
+                 it, or use another --state-dir",
             ),
             ConnectError::NoAnswer { .. } => failure.hint("look into agent.log in the state directory"),
         }
@@ -157,7 +172,19 @@ impl Client {
                 });
             }
         }
+        if let Some(has) = self.other_runtime(&agent)
+            && let Some(wanted) = self.place.backend.clone()
+        {
+            return Err(ConnectError::OtherRuntime { pid: agent.pid, has, wanted });
+        }
         Ok(Some(connection))
+    }
+
+    /// The agent's container runtime, if another one is asked for.
+    pub(crate) fn other_runtime(&self, agent: &Identity) -> Option<String> {
+        let (wanted, has) = (self.place.backend.as_ref()?, agent.runtime.as_ref()?);
+        let is_wanted = Backend::parse(has).is_some_and(|backend| wanted.is(&backend));
+        (!is_wanted).then(|| has.clone())
     }
 
     /// Connects to the agent if one answers, whatever its version.
@@ -179,10 +206,7 @@ impl Client {
 
     /// Whether the state directory may hold Pods. Without any, there is nothing to start an agent for.
     pub(crate) fn may_have_pods(&self) -> bool {
-        match std::fs::read_dir(self.place.state.join("pods")) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
+        backend::may_have_pods(&self.place.state)
     }
 }
 

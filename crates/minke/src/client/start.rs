@@ -26,7 +26,7 @@ const LOG_LIMIT: u64 = 8 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// Not root.
-    #[error("the embedded runtime needs root: it makes namespaces, cgroups and mounts for containers")]
+    #[error("the agent needs root: for containers' namespaces, cgroups and mounts, or the container runtime's socket")]
     NotRoot,
     /// The state directory can't be used.
     #[error("can't use {path}")]

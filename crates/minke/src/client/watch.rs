@@ -140,7 +140,7 @@ impl ConnectError {
         match self {
             Self::NoAnswer { .. } => true,
             Self::Start(error) => error.may_pass(),
-            Self::Socket { .. } | Self::Incompatible { .. } => false,
+            Self::Socket { .. } | Self::Incompatible { .. } | Self::OtherRuntime { .. } => false,
         }
     }
 }

@@ -136,6 +136,13 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
     if args.replace
         && let Some((connection, agent)) = client.greet_running().await?
     {
+        // The next one would refuse, and nobody would supervise the Pods.
+        if let Some(has) = client.other_runtime(&agent)
+            && client.may_have_pods()
+        {
+            return Err(Failure::usage(format!("the agent that runs has pods on the container runtime {has}"))
+                .hint("remove them first (`minke rm --all --force` without --runtime), or use another --state-dir"));
+        }
         tracing::info!(version = agent.version, pid = agent.pid, "ending the agent that runs");
         connection.shutdown().await?;
     }

@@ -1,4 +1,5 @@
-//! `minke image`: the image store, used directly. It is safe for several processes at once, so no agent is needed.
+//! `minke image`: the image store, used directly. It is safe for several processes at once, so no agent is needed. A container
+//! runtime with CRI has a store of its own ([`super::image_cri`]).
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -11,6 +12,7 @@ use minke_core::runtime::{ImageId, ImageStatus, NoProgress, PullError, PullProgr
 use minke_oci::image::{ImageStore, ImportSource, Keep, Pruned, StoreConfig, StoreError};
 use serde::Serialize;
 
+use crate::backend::{self, Backend};
 use crate::client::Client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, document, stdout, table};
@@ -33,7 +35,7 @@ pub(crate) enum ImageCommand {
 pub(crate) struct PullArgs {
     /// The image, as a manifest names it
     #[arg(required = true, value_name = "IMAGE")]
-    images: Vec<String>,
+    pub(super) images: Vec<String>,
     /// No progress
     #[arg(short, long)]
     quiet: bool,
@@ -63,7 +65,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct RmArgs {
     /// A name, or an id with all its names
     #[arg(required = true, value_name = "IMAGE")]
-    images: Vec<String>,
+    pub(super) images: Vec<String>,
 }
 
 /// Remove images without a name that no container uses
@@ -80,6 +82,10 @@ pub(crate) async fn run(command: &ImageCommand, client: &Client) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::system("the image store belongs to root: it keeps owners and devices of images")
             .hint("run this as root, for example with sudo"));
+    }
+    let backend = backend::choose(state, client.place().backend.as_ref()).map_err(|e| Failure::from_error(&e))?;
+    if let Backend::Cri(endpoint) = backend {
+        return super::image_cri::run(command, endpoint).await;
     }
     let store = ImageStore::open(&state.join("images"), StoreConfig::default()).map_err(|e| store_failure(&e))?;
     match command {
@@ -167,7 +173,11 @@ struct ImageResult {
 }
 
 fn list(args: &ListArgs, store: &ImageStore) -> Outcome {
-    let images = store.list().map_err(|e| store_failure(&e))?;
+    show(args, store.list().map_err(|e| store_failure(&e))?)
+}
+
+/// Prints images.
+pub(super) fn show(args: &ListArgs, images: Vec<ImageStatus>) -> Outcome {
     let text = match args.output {
         Format::Json | Format::Yaml => {
             let all: Vec<ImageResult> = images
@@ -220,7 +230,7 @@ fn store_failure(error: &StoreError) -> Failure {
     }
 }
 
-fn pull_failure(error: &PullError) -> Failure {
+pub(super) fn pull_failure(error: &PullError) -> Failure {
     let failure = Failure::from_error(error);
     match error {
         PullError::InvalidName { .. } => Failure { exit: Exit::Usage, ..failure },

@@ -6,6 +6,7 @@ pub(crate) mod completion;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod image;
+mod image_cri;
 pub(crate) mod inspect;
 pub(crate) mod logs;
 pub(crate) mod metrics;

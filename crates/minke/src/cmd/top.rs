@@ -205,7 +205,15 @@ fn machine(node: &NodeTop) -> String {
 /// Tells on standard error what the machine is short of.
 pub(crate) async fn tell_pressure(client: &Client) -> Result<(), Failure> {
     let Some(mut connection) = client.connect_running().await? else { return Ok(()) };
-    let conditions: Vec<&str> = connection.node().await?.pressure.iter().map(|p| p.as_str()).collect();
+    let node = connection.node().await?;
+    if let Some(silence) = &node.runtime_silence {
+        eprintln!(
+            "the container runtime has not answered for {} s ({}); pods are shown as they were seen last",
+            silence.lasts.as_secs(),
+            silence.why
+        );
+    }
+    let conditions: Vec<&str> = node.pressure.iter().map(|p| p.as_str()).collect();
     if !conditions.is_empty() {
         eprintln!("the machine is under {}; `minke top` shows what is left", conditions.join(", "));
     }
@@ -245,7 +253,7 @@ mod tests {
 
     fn node(pressure: Vec<Pressure>) -> NodeReport {
         let level = Level { available: 21 << 30, capacity: 23 << 30 };
-        NodeReport { pressure, levels: [(Signal::Memory, level)].into() }
+        NodeReport { pressure, levels: [(Signal::Memory, level)].into(), runtime_silence: None }
     }
 
     #[test]

@@ -36,13 +36,22 @@ pub(crate) struct Identity {
     pub(crate) build: String,
     /// The process.
     pub(crate) pid: u32,
+    /// An agent's container runtime, as [`crate::backend::Backend`] is written.
+    #[serde(default)]
+    pub(crate) runtime: Option<String>,
 }
 
 impl Identity {
     /// This process.
     pub(crate) fn own() -> Self {
         let build = std::env::current_exe().ok().and_then(|exe| build_of(&exe)).unwrap_or_default();
-        Self { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned(), build, pid: std::process::id() }
+        Self {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build,
+            pid: std::process::id(),
+            runtime: None,
+        }
     }
 
     /// What to tell people when an agent with this identity is asked by a command with another.
@@ -172,7 +181,7 @@ mod tests {
     use super::*;
 
     fn identity(protocol: u32, version: &str, build: &str) -> Identity {
-        Identity { protocol, version: version.to_owned(), build: build.to_owned(), pid: 1 }
+        Identity { protocol, version: version.to_owned(), build: build.to_owned(), pid: 1, runtime: None }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use minke_kubelet::source::{LoadError, Source, load};
 use minke_kubelet::{DesiredPod, runonce};
 
 use crate::agent::lock::{Lock, LockError};
-use crate::agent::{open_runtime, settings};
+use crate::agent::open_runtime;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::diagnostics;
 use crate::place::Place;
@@ -19,11 +19,11 @@ use crate::place::Place;
 pub(super) async fn run(sources: &[Source], validate: Validate, place: &Place) -> Outcome {
     let _lock = lock(place)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let runtime = open_runtime(place, clock.clone()).await.map_err(|error| Failure {
+    let opened = open_runtime(place, clock.clone()).await.map_err(|error| Failure {
         exit: Exit::ContainerFailed,
         ..Failure::system(format!("runonce failed: {}", error_chain(&error)))
     })?;
-    let report = runonce::run(settings(place), runtime, clock, manifest(sources, validate)).await;
+    let report = runonce::run(opened.settings(place), opened.runtime.clone(), clock, manifest(sources, validate)).await;
     for result in &report.results {
         let name = PodKey::of(&result.pod).map_or_else(|_| "a pod without a name".to_owned(), |key| key.to_string());
         let status = result.pod.status.as_ref();
@@ -41,8 +41,10 @@ pub(super) async fn run(sources: &[Source], validate: Validate, place: &Place) -
 
 fn lock(place: &Place) -> Result<Lock, Failure> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Failure::system("the embedded runtime needs root: it makes namespaces, cgroups and mounts")
-            .hint("run this as root, for example with sudo"));
+        return Err(Failure::system(
+            "this needs root: for namespaces, cgroups and mounts, or the container runtime's socket",
+        )
+        .hint("run this as root, for example with sudo"));
     }
     std::fs::create_dir_all(&place.state)
         .map_err(|e| Failure::system(format!("can't make {}: {e}", place.state.display())))?;
