@@ -1,5 +1,7 @@
 //! The command line: parses it, sets up logging and the async runtime, and hands over to the subcommand.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +39,7 @@ enum Command {
     Top(cmd::top::TopArgs),
     Metrics(cmd::metrics::MetricsArgs),
     Timeline(cmd::timeline::TimelineArgs),
+    Watch(cmd::watch::WatchArgs),
     /// Pull, import, list and remove images
     #[command(subcommand)]
     Image(cmd::image::ImageCommand),
@@ -63,6 +66,7 @@ impl Command {
             | Self::Top(_)
             | Self::Metrics(_)
             | Self::Timeline(_)
+            | Self::Watch(_)
             | Self::Image(_)
             | Self::Doctor(_)
             | Self::Completion(_)
@@ -73,7 +77,7 @@ impl Command {
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(arguments(std::env::args_os()));
     let outcome = start(&cli);
     let exit = match outcome {
         Ok(exit) => exit,
@@ -83,6 +87,16 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     exit.into()
+}
+
+/// As a plugin of kubectl (`kubectl minke-watch`) the program is called `kubectl-minke_watch`, and means `minke watch`.
+fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = given.collect();
+    let called = arguments.first().and_then(|program| Path::new(program).file_name());
+    if called.is_some_and(|name| name == "kubectl-minke_watch") {
+        arguments.insert(1, "watch".into());
+    }
+    arguments
 }
 
 fn start(cli: &Cli) -> Outcome {
@@ -117,6 +131,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Top(args) => cmd::top::run(args, client).await,
         Command::Metrics(args) => cmd::metrics::run(args, client).await,
         Command::Timeline(args) => cmd::timeline::run(args, client).await,
+        Command::Watch(args) => cmd::watch::run(args).await,
         Command::Image(command) => cmd::image::run(command, client).await,
         Command::Agent(args) => cmd::agent::run(args, client).await,
         Command::Api(args) => cmd::api::run(args).await,
@@ -151,6 +166,10 @@ mod tests {
             &["minke", "logs", "web", "--previous", "--follow"],
             &["minke", "exec", "web"],
             &["minke", "exec", "web", "ls"],
+            &["minke", "watch"],
+            &["minke", "watch", "web", "--for", "never"],
+            &["minke", "watch", "web", "--budget", "nope=1s"],
+            &["minke", "watch", "web", "-l", "app=web"],
             &["minke", "nope"],
         ] {
             let error = Cli::try_parse_from(arguments).unwrap_err();
@@ -159,10 +178,18 @@ mod tests {
     }
 
     #[test]
+    fn as_a_plugin_of_kubectl_it_watches() {
+        let given = |program: &str| arguments([program.into(), "web".into()].into_iter());
+        assert_eq!(given("/usr/local/bin/kubectl-minke_watch"), ["/usr/local/bin/kubectl-minke_watch", "watch", "web"]);
+        assert_eq!(given("/usr/local/bin/minke"), ["/usr/local/bin/minke", "web"]);
+        assert!(Cli::try_parse_from(given("kubectl-minke_watch")).is_ok());
+    }
+
+    #[test]
     fn the_instance_can_be_named_before_or_after_the_subcommand() {
         for arguments in [["minke", "--state-dir", "/s", "ps"], ["minke", "ps", "--state-dir", "/s"]] {
             let cli = Cli::try_parse_from(arguments).unwrap();
-            assert_eq!(cli.place.state_dir.unwrap(), std::path::Path::new("/s"));
+            assert_eq!(cli.place.state_dir.unwrap(), Path::new("/s"));
         }
     }
 }

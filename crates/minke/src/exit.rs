@@ -28,6 +28,12 @@ pub(crate) enum Exit {
     Rejected,
     /// 5: the runtime or the system failed.
     System,
+    /// 6: the Pod asks for something that can't be.
+    Configuration,
+    /// 7: something outside of the cluster failed.
+    External,
+    /// 8: the Pod was taken away by somebody who does not want it any more.
+    Cancelled,
     /// 128 + signal: interrupted before the goal.
     Interrupted(u8),
     /// The code of the container that `--exit-code-from` names.
@@ -44,6 +50,9 @@ impl Exit {
             Self::Timeout => 3,
             Self::Rejected => 4,
             Self::System => 5,
+            Self::Configuration => 6,
+            Self::External => 7,
+            Self::Cancelled => 8,
             Self::Interrupted(signal) => 128_u8.saturating_add(signal),
             Self::Container(code) => code,
         }
@@ -117,6 +126,9 @@ mod tests {
             (Exit::Timeout, 3),
             (Exit::Rejected, 4),
             (Exit::System, 5),
+            (Exit::Configuration, 6),
+            (Exit::External, 7),
+            (Exit::Cancelled, 8),
             (Exit::Interrupted(2), 130),
             (Exit::Interrupted(15), 143),
             (Exit::Container(42), 42),

@@ -41,4 +41,4 @@ mod watcher;
 
 pub use cluster::{Access, ApiFault, Cluster, KubeCluster, WatchItem};
 pub use machine::{Observer, Report, Scope, Settings, Target};
-pub use watcher::{Everything, Subscription, Watcher};
+pub use watcher::{Change, Everything, Subscription, Watcher};

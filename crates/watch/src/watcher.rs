@@ -48,19 +48,26 @@ pub struct Everything {
     observer: watch::Receiver<Observer>,
 }
 
+/// What [`Everything`] tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Of a Pod.
+    Pod(Box<Report>),
+    /// Of how well the cluster is seen.
+    Observer(Observer),
+}
+
 impl Everything {
-    /// The next report. `None`: the watcher has stopped.
+    /// The next change. `None`: the watcher has stopped.
     ///
     /// # Cancel safety
     /// A dropped call loses nothing.
-    pub async fn next(&mut self) -> Option<Report> {
-        self.reports.recv().await
-    }
-
-    /// How well the cluster is seen now.
-    #[must_use]
-    pub fn observer(&self) -> Observer {
-        self.observer.borrow().clone()
+    pub async fn next(&mut self) -> Option<Change> {
+        tokio::select! {
+            biased;
+            Ok(()) = self.observer.changed() => Some(Change::Observer(self.observer.borrow_and_update().clone())),
+            report = self.reports.recv() => report.map(|report| Change::Pod(Box::new(report))),
+        }
     }
 }
 
@@ -109,6 +116,7 @@ impl Watcher {
             verdict: None,
             pod: None,
             missing: false,
+            gone: false,
             observer: Observer::Starting,
             moment: Duration::ZERO,
             at: SystemClock.now(),

@@ -18,6 +18,7 @@ pub(crate) mod stop;
 pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod version;
+pub(crate) mod watch;
 
 use minke_core::identity::PodKey;
 use minke_kubelet::PodReport;

@@ -15,6 +15,7 @@ struct News {
     pod: Option<Arc<Pod>>,
     observer: Observer,
     missing: bool,
+    gone: bool,
 }
 
 #[derive(Debug)]
@@ -207,6 +208,7 @@ impl Subscriber {
             pod: self.pod.clone(),
             observer: observer.clone(),
             missing: self.missing,
+            gone: self.presence != Presence::Here,
         };
         if self.told.as_ref() == Some(&news) {
             return None;
@@ -219,6 +221,7 @@ impl Subscriber {
             verdict: self.verdict.clone(),
             pod: self.pod.clone(),
             missing: self.missing,
+            gone: self.presence != Presence::Here,
             observer,
             moment: now.moment,
             at: now.wall,

@@ -357,6 +357,8 @@ pub struct Report {
     pub pod: Option<Arc<Pod>>,
     /// A complete view did not have it, and it was never seen.
     pub missing: bool,
+    /// It is not there any more.
+    pub gone: bool,
     /// How well the cluster is seen.
     pub observer: Observer,
     /// When, on the watcher's monotonic clock.

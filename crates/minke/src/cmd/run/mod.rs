@@ -153,7 +153,7 @@ async fn timeline(file: &TimelineFile, client: &Client, session: &Session) -> Re
 }
 
 /// A directory of manifests, or whatever else the text names.
-fn source(text: &str) -> Source {
+pub(super) fn source(text: &str) -> Source {
     text.parse().unwrap_or_else(|_: std::convert::Infallible| Source::Path(PathBuf::from(text)))
 }
 
@@ -185,6 +185,9 @@ fn code_counts(exit: Exit) -> bool {
         | Exit::Timeout
         | Exit::Rejected
         | Exit::System
+        | Exit::Configuration
+        | Exit::External
+        | Exit::Cancelled
         | Exit::Interrupted(_)
         | Exit::Container(_) => false,
     }
