@@ -59,6 +59,8 @@ pub struct PodList {
 pub enum WatchEvent {
     /// It is like this now.
     Applied(Arc<Pod>),
+    /// Nothing happened up to this version.
+    Bookmark(String),
     /// It is gone.
     Deleted {
         /// Who.

@@ -65,7 +65,7 @@ async fn watch(
             *failures = 0;
             version = match &event {
                 WatchEvent::Applied(pod) => pod.metadata.resource_version.clone().unwrap_or(version),
-                WatchEvent::Deleted { version, .. } => version.clone(),
+                WatchEvent::Bookmark(version) | WatchEvent::Deleted { version, .. } => version.clone(),
             };
             if out.send(Feed::Watched(event)).await.is_err() {
                 return None;

@@ -235,6 +235,7 @@ impl Running {
                 effects
             }
             Feed::Watched(WatchEvent::Applied(pod)) => self.book.seen(pod, now),
+            Feed::Watched(WatchEvent::Bookmark(_)) => Vec::new(),
             Feed::Watched(WatchEvent::Deleted { key, .. }) => self.book.gone(&key, now),
             Feed::Object(object, known) => self.book.learned(&object, known, now),
         };
