@@ -101,8 +101,12 @@ async fn refusals_are_told_apart() {
         let error = api(&server).delete(&key(), Duration::ZERO).await.unwrap_err();
         assert!(error.to_string().ends_with(expected), "{code}: {error}");
     }
-    let server = Server::start(|_| status(404)).await;
+    let absent = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"});
+    let server = Server::start(move |_| (404, absent.clone())).await;
     assert_eq!(api(&server).get(&key()).await.unwrap(), None);
+    // Whatever stands between: nobody said that the Pod is not there.
+    let server = Server::start(|_| status(404)).await;
+    assert!(matches!(api(&server).get(&key()).await, Err(ApiError::NotFound(_))));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@
 //! What keeps it calm:
 //! - a pass creates or retires, never both; idle runners of an old template go before new ones come;
 //! - a runner that can't become capacity (draining, ended, deleted) is no capacity, and no reason to stop either;
-//! - runners that fail before their first job make a [breaker](breaker) hold back their template's next ones;
+//! - runners that fail before their first job make a [breaker] hold back their template's next ones;
 //! - whatever is wanted and not done is a [`Hold`] with a reason and a time at which it is looked at again.
 //!
 //! The function is total: no input makes it panic, and the same input gives the same plan. What it has to remember
