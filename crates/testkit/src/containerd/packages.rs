@@ -14,6 +14,9 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Where Debian is when the machine's own sources don't say.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
+/// How often the list of packages is asked for again.
+const UPDATES: usize = 2;
+
 /// Longest time for one run of apt, in seconds.
 const PATIENCE: &str = "300";
 
@@ -89,8 +92,11 @@ impl<'a> Apt<'a> {
         command
     }
 
+    /// Mirrors fail now and then; a list that is missing would say later that there is no such package.
     fn update(&self) -> Result<(), Unavailable> {
-        run(self.apt_get().arg("update"), &format!("fetch the list of Debian {}", self.release.suite())).map(|_| ())
+        let what = format!("fetch the list of Debian {}", self.release.suite());
+        let update = || run(self.apt_get().arg("update"), &what).map(|_| ());
+        (0..UPDATES).fold(update(), |done, _| done.or_else(|_| update()))
     }
 
     fn download(&self, package: &str) -> Result<PathBuf, Unavailable> {
@@ -145,6 +151,7 @@ fn configuration(directory: &Path, own: &str) -> String {
         text.push('\n');
     }
     text += "Acquire::Retries \"2\";\nAcquire::http::Timeout \"20\";\nAcquire::https::Timeout \"20\";\n";
+    text += "APT::Update::Error-Mode \"any\";\n";
     text += "Acquire::Languages \"none\";\n";
     for target in ["Contents-deb", "DEP-11", "DEP-11-icons"] {
         text += &format!("Acquire::IndexTargets::deb::{target}::DefaultEnabled \"false\";\n");
