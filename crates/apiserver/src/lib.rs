@@ -10,14 +10,14 @@
 //! - [`openapi`]: what kubectl reads before it writes, and what it explains.
 //! - [`patch`]: JSON, merge and strategic merge patches.
 //! - [`proto`]: protobuf bodies.
+//! - [`scheduler`]: which node a Pod goes to.
 //! - [`schema`]: what the types are.
 //! - [`store`]: revisioned objects, durable and watched.
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
 //! Not here yet: Services, custom resources, `events.k8s.io`, serving [`openapi`]'s documents whole (`kubectl explain`), service account tokens
-//! and reviews (`kubectl auth`), a Pod's log, exec, attach, port-forward, ephemeral containers and resize, a scheduler,
-//! metrics.
+//! and reviews (`kubectl auth`), a Pod's log, exec, attach, port-forward, ephemeral containers and resize, metrics.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
@@ -31,6 +31,7 @@ pub mod kinds;
 pub mod openapi;
 pub mod patch;
 pub mod proto;
+pub mod scheduler;
 pub mod schema;
 pub mod store;
 pub mod strict;

@@ -19,6 +19,7 @@ pub mod identity;
 pub mod judgement;
 pub mod manifest;
 pub mod objects;
+pub mod placement;
 pub mod priority;
 pub mod provider;
 pub mod qos;

@@ -42,6 +42,11 @@ pub(super) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// As Kubernetes writes a `MicroTime`.
+pub(crate) fn micro_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
 pub(super) fn split_api_version(text: &str) -> (&str, &str) {
     text.split_once('/').unwrap_or(("", text))
 }

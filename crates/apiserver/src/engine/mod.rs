@@ -21,6 +21,7 @@ mod list;
 mod meta;
 mod options;
 mod patch;
+mod scheduling;
 mod selector;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use serde_json::Value;
 
 pub use delete::{DeleteOptions, Deleted, Preconditions};
 pub use list::List;
+pub(crate) use meta::micro_time;
 pub use meta::random_text;
 pub use options::{ListOptions, RevisionMatch, WatchOptions, WriteOptions};
 pub use patch::{PATCH_TYPES, PatchKind};

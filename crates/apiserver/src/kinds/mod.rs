@@ -15,7 +15,7 @@ mod volume;
 use serde_json::Value;
 
 pub use builtin::{BUILTIN, initial_objects};
-pub(crate) use pod::{bind, is_done};
+pub(crate) use pod::{bind, is_done, set_condition};
 pub use strategy::{Deletion, Strategy};
 pub(crate) use strategy::{forbidden, invalid};
 

@@ -16,6 +16,12 @@ pub(super) fn create(value: &mut Value) {
     if let Ok(pod) = serde_json::from_value::<Pod>(value.clone()) {
         status["qosClass"] = minke_core::qos::qos_class(&pod).as_str().into();
     }
+    if value["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        let message = "Scheduling is blocked due to non-empty scheduling gates";
+        status["conditions"] = json!([
+            {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message, "lastProbeTime": null},
+        ]);
+    }
     value["status"] = status;
 }
 
@@ -40,18 +46,28 @@ pub(crate) fn bind(pod: &mut Value, node: &str, now: &str) -> Result<(), String>
         return Err(format!("pod {} is already assigned to node {bound:?}", name(pod)));
     }
     pod["spec"]["nodeName"] = node.into();
-    let condition = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
-    });
-    let status = &mut pod["status"]["conditions"];
-    match status.as_array_mut() {
-        Some(conditions) => {
-            conditions.retain(|condition| condition["type"] != "PodScheduled");
-            conditions.push(condition);
-        }
-        None => *status = json!([condition]),
-    }
+    set_condition(pod, "PodScheduled", "True", None, now);
     Ok(())
+}
+
+/// Writes a condition. Since when it is so stays, if it was so before.
+pub(crate) fn set_condition(pod: &mut Value, kind: &str, status: &str, why: Option<(&str, &str)>, now: &str) {
+    if !pod["status"]["conditions"].is_array() {
+        pod["status"]["conditions"] = json!([]);
+    }
+    let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
+    let old = conditions.iter().position(|condition| condition["type"] == kind);
+    let since = old.map(|at| &conditions[at]).filter(|old| old["status"] == status);
+    let since = since.and_then(|old| old["lastTransitionTime"].as_str()).unwrap_or(now);
+    let mut new = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
+    if let Some((reason, message)) = why {
+        new["reason"] = reason.into();
+        new["message"] = message.into();
+    }
+    match old {
+        Some(at) => conditions[at] = new,
+        None => conditions.push(new),
+    }
 }
 
 fn name(pod: &Value) -> &str {

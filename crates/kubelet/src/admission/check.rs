@@ -1,14 +1,15 @@
 //! The checks, in upstream's order. The first that fails is the reason.
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use minke_core::containers::all_containers;
 use minke_core::identity::PodUid;
+use minke_core::placement::{HostPort, host_ports, node_affinity_fits};
 use minke_core::priority::is_critical;
 
 use super::fit::shortages;
 use super::preempt::victims;
 use super::pressure::refused_under;
-use super::{HostPort, Machine, Preemption, Pressure, Rejection, Verdict, forbidden_sysctl, host_ports};
+use super::{Machine, Preemption, Pressure, Rejection, Verdict, forbidden_sysctl};
 
 /// What a Pod is admitted to.
 #[derive(Debug, Clone, Copy)]
@@ -116,37 +117,8 @@ fn node_name(pod: &Pod, machine: &Machine) -> Result<(), Rejection> {
 }
 
 fn node_affinity(pod: &Pod, machine: &Machine) -> Result<(), Rejection> {
-    let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
-    let selected = spec.node_selector.iter().flatten().all(|(key, value)| machine.labels.get(key) == Some(value));
-    let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
-    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-    let fits = required.is_none_or(|r| r.node_selector_terms.iter().any(|term| term_fits(term, machine)));
-    if selected && fits { Ok(()) } else { Err(predicate("NodeAffinity")) }
-}
-
-/// All requirements of a term must hold; a term without any selects nothing.
-fn term_fits(term: &NodeSelectorTerm, machine: &Machine) -> bool {
-    let labels = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let label_fits = |r: &NodeSelectorRequirement| requirement_fits(r, machine.labels.get(&r.key).map(String::as_str));
-    let field_fits = |r: &NodeSelectorRequirement| r.key == "metadata.name" && requirement_fits(r, Some(&machine.name));
-    (!labels.is_empty() || !fields.is_empty()) && labels.iter().all(label_fits) && fields.iter().all(field_fits)
-}
-
-fn requirement_fits(requirement: &NodeSelectorRequirement, have: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = have.is_some_and(|have| values.iter().any(|value| value == have));
-    let number = |text: Option<&str>| text.and_then(|t| t.parse::<i64>().ok());
-    let compared = number(have).zip(number(values.first().map(String::as_str)));
-    match requirement.operator.as_str() {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => have.is_some(),
-        "DoesNotExist" => have.is_none(),
-        "Gt" => compared.is_some_and(|(have, value)| have > value),
-        "Lt" => compared.is_some_and(|(have, value)| have < value),
-        _ => false,
-    }
+    let fits = pod.spec.as_ref().is_none_or(|spec| node_affinity_fits(spec, &machine.labels, &machine.name));
+    if fits { Ok(()) } else { Err(predicate("NodeAffinity")) }
 }
 
 fn ports(pod: &Pod, to: &Admitting<'_>) -> Result<(), Rejection> {

@@ -7,7 +7,6 @@
 mod check;
 mod fit;
 mod machine;
-mod ports;
 mod preempt;
 mod pressure;
 mod probe;
@@ -17,7 +16,7 @@ mod verdict;
 pub use check::*;
 pub use fit::less_reserved;
 pub use machine::*;
-pub use ports::*;
+pub use minke_core::placement::{HostPort, host_ports};
 pub use pressure::Pressure;
 pub use probe::*;
 pub use sysctls::*;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
 use minke_core::containers::all_containers;
 use minke_core::identity::PodKey;
+use minke_core::placement::protocol;
 use minke_core::qos::qos_class;
 use minke_core::resources::pod_resources;
-use minke_core::runtime::{IdMapping, NamespaceMode, NamespaceOptions, PortMapping, Protocol, SandboxConfig, labels};
+use minke_core::runtime::{IdMapping, NamespaceMode, NamespaceOptions, PortMapping, SandboxConfig, labels};
 
 use super::{NodeSettings, SpecError, pod_dns, pod_names, pod_seccomp};
 
@@ -147,16 +148,6 @@ fn port_mapping(port: &ContainerPort) -> Result<Option<PortMapping>, SpecError> 
         host_port: number("hostPort", host_port)?,
         host_ip,
     }))
-}
-
-/// The protocol of a port; TCP where none is named.
-#[must_use]
-pub fn protocol(name: Option<&str>) -> Protocol {
-    match name {
-        Some("UDP") => Protocol::Udp,
-        Some("SCTP") => Protocol::Sctp,
-        Some(_) | None => Protocol::Tcp,
-    }
 }
 
 fn sysctls(pod: &Pod) -> BTreeMap<String, String> {

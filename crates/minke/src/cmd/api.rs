@@ -8,6 +8,7 @@ use clap::Args;
 use minke_apiserver::access::{Authority, Tokens};
 use minke_apiserver::engine::Engine;
 use minke_apiserver::http::{Limits, Server};
+use minke_apiserver::scheduler;
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::error_chain;
@@ -32,6 +33,9 @@ pub(crate) struct ApiArgs {
     /// Bearer tokens that are known: lines of `token,user,uid,"group,group"`
     #[arg(long, value_name = "FILE", env = "MINKE_API_TOKEN_FILE")]
     token_auth_file: Option<PathBuf>,
+    /// Leave Pods without a node to another scheduler
+    #[arg(long, env = "MINKE_API_NO_SCHEDULER")]
+    no_scheduler: bool,
 }
 
 fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
@@ -86,6 +90,7 @@ pub(crate) async fn run(args: &ApiArgs) -> Outcome {
     tokio::select! {
         () = server.run(tls) => {}
         () = engine.care() => {}
+        () = scheduler::run(&engine), if !args.no_scheduler => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }

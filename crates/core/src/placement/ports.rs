@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use minke_core::resources::is_sidecar;
-use minke_core::runtime::Protocol;
 
-use crate::spec::protocol;
+use crate::resources::is_sidecar;
+use crate::runtime::Protocol;
 
 /// A port of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +39,16 @@ impl std::fmt::Display for HostPort {
             Some(ip) => write!(f, "{}/{protocol} on {ip}", self.port),
             None => write!(f, "{}/{protocol}", self.port),
         }
+    }
+}
+
+/// The transport protocol of this name; TCP is the default.
+#[must_use]
+pub fn protocol(name: Option<&str>) -> Protocol {
+    match name {
+        Some("UDP") => Protocol::Udp,
+        Some("SCTP") => Protocol::Sctp,
+        Some(_) | None => Protocol::Tcp,
     }
 }
 
