@@ -7,10 +7,11 @@
 //! ```
 //!
 //! It ends without touching Pods: their shims go on, and the next agent adopts them. [`lock`] keeps it the only one
-//! of its state directory, [`mod@idle`] says when one that was started on demand has nothing left to do, [`connection`]
+//! of its state directory, [`companion`] is what goes on beside it in its process, [`mod@idle`] says when one that was started on demand has nothing left to do, [`connection`]
 //! serves one client, [`exec`] one whose connection carries a
 //! command's streams.
 
+mod companion;
 mod connection;
 mod core;
 mod exec;
@@ -35,9 +36,11 @@ use self::idle::Idle;
 use self::listener::Listener;
 use self::lock::{Lock, LockError};
 use self::notify::Notifier;
+use crate::exit::Failure;
 use crate::place::Place;
 use crate::protocol::Identity;
 
+pub(crate) use self::companion::{Alone, Companion};
 #[cfg(test)]
 use self::core::settings;
 pub(crate) use self::core::{CoreError, Settings, open_runtime};
@@ -93,6 +96,9 @@ pub(crate) enum AgentError {
     /// Signals can't be watched.
     #[error("can't watch for signals")]
     Signals(#[source] std::io::Error),
+    /// What goes on beside the agent can't begin, or can't go on.
+    #[error("{}", .0.message)]
+    Companion(Failure),
 }
 
 /// What all connections share.
@@ -104,12 +110,13 @@ struct Shared {
     ending: CancellationToken,
 }
 
-/// Runs an agent until it ends. `ready` is told once commands can connect.
+/// Runs an agent until it ends. `ready` is told once commands can connect and the companion is of use.
 pub(crate) async fn run(
     place: &Place,
     mode: Mode,
     settings: &Settings,
     ready: &mut Readiness,
+    companion: &mut dyn Companion,
 ) -> Result<(), AgentError> {
     for directory in [&place.state, &place.run, &place.logs] {
         let mut builder = std::fs::DirBuilder::new();
@@ -136,8 +143,20 @@ pub(crate) async fn run(
         // What the environment says is meant for the command that started it.
         Mode::OnDemand => Notifier::default(),
     };
-    let identity = Identity { runtime: Some(backend.to_string()), ..Identity::own() };
-    serve(place, mode, &settings.static_sources, &notifier, ready, (kubelet, identity)).await
+    let served = match companion.start(&kubelet).await {
+        Ok(()) => companion.served(),
+        Err(failure) => {
+            companion.stop().await;
+            kubelet.shutdown().await;
+            return Err(AgentError::Companion(failure));
+        }
+    };
+    let identity = Identity { runtime: Some(backend.to_string()), served, ..Identity::own() };
+    let ended =
+        serve(place, mode, &settings.static_sources, &notifier, ready, (kubelet.clone(), identity), companion).await;
+    companion.stop().await;
+    kubelet.shutdown().await;
+    ended
 }
 
 /// The lock, once it is free. Whoever starts an agent on demand has seen none answer, so a holder of the lock is about
@@ -163,6 +182,7 @@ async fn serve(
     notifier: &Notifier,
     ready: &mut Readiness,
     (kubelet, identity): (Kubelet, Identity),
+    companion: &mut dyn Companion,
 ) -> Result<(), AgentError> {
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt()]
         .map(|kind| signal(kind).map_err(AgentError::Signals))
@@ -191,11 +211,12 @@ async fn serve(
             () = shared.ending.cancelled() => "asked to",
         }
     };
-    let reason = tokio::select! {
+    let (reason, ended) = tokio::select! {
         never = accept => match never {},
         never = notifier.alive() => match never {},
-        reason = told => reason,
-        () = idle(&shared), if mode == Mode::OnDemand => "nothing to supervise",
+        reason = told => (reason, Ok(())),
+        () = idle(&shared), if mode == Mode::OnDemand => ("nothing to supervise", Ok(())),
+        failure = companion.run() => ("its companion ended", Err(AgentError::Companion(failure))),
     };
     tracing::info!(reason, "the agent ends; pods stay as they are");
     notifier.stopping();
@@ -206,8 +227,7 @@ async fn serve(
     if tokio::time::timeout(LAST_WORDS, connections.wait()).await.is_err() {
         tracing::warn!(clients = connections.len(), "clients did not take their last messages");
     }
-    kubelet.shutdown().await;
-    Ok(())
+    ended
 }
 
 async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &TaskTracker) -> std::convert::Infallible {

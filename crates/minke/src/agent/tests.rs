@@ -56,7 +56,8 @@ impl Agent {
         let serving = place.clone();
         let identity = Identity { runtime: Some("embedded".to_owned()), ..Identity::own() };
         let served = tokio::spawn(async move {
-            serve(&serving, mode, &[], &Notifier::default(), &mut Readiness::Nobody, (kubelet, identity)).await
+            serve(&serving, mode, &[], &Notifier::default(), &mut Readiness::Nobody, (kubelet, identity), &mut Alone)
+                .await
         });
         let agent = Self { place, runtime, served, _directory: directory };
         agent.listens().await;
@@ -248,7 +249,8 @@ async fn an_agent_on_demand_gives_way_to_one_that_begins_to_answer() {
     let place = place_in(directory.path());
     let service = Lock::try_take(&place.agent_lock()).unwrap();
     let (own, settings) = (place.clone(), Settings::default());
-    let on_demand = tokio::spawn(async move { run(&own, Mode::OnDemand, &settings, &mut Readiness::Nobody).await });
+    let on_demand =
+        tokio::spawn(async move { run(&own, Mode::OnDemand, &settings, &mut Readiness::Nobody, &mut Alone).await });
     tokio::time::sleep(2 * LOOK_AGAIN).await;
     assert!(!on_demand.is_finished(), "nobody answers yet");
     let _socket = tokio::net::UnixListener::bind(place.socket()).unwrap();

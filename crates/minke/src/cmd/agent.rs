@@ -9,7 +9,7 @@ use minke_kubelet::source::Source;
 use minke_kubelet::{RelistMode, StaticSource};
 
 use super::node::NodeArgs;
-use crate::agent::{self, AgentError, Mode, Readiness, Ready, Settings};
+use crate::agent::{self, AgentError, Alone, Mode, Readiness, Ready, Settings};
 use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
@@ -153,7 +153,9 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
     }
     // The agent that was told to end lets go of its lock a moment after its socket.
     let mode = if args.replace { Mode::Replacement } else { Mode::Service };
-    agent::run(client.place(), mode, &settings, &mut Readiness::Nobody).await.map_err(|error| failure(&error))?;
+    agent::run(client.place(), mode, &settings, &mut Readiness::Nobody, &mut Alone)
+        .await
+        .map_err(|error| failure(&error))?;
     Ok(Exit::Reached)
 }
 
@@ -165,7 +167,8 @@ async fn on_demand(client: &Client, settings: Result<Settings, Failure>) -> Outc
     let mut ready = Readiness::Stdout;
     let ended = match settings {
         Ok(settings) => {
-            agent::run(client.place(), Mode::OnDemand, &settings, &mut ready).await.map_err(|error| failure(&error))
+            let ran = agent::run(client.place(), Mode::OnDemand, &settings, &mut ready, &mut Alone).await;
+            ran.map_err(|error| failure(&error))
         }
         Err(failure) => Err(failure),
     };
@@ -178,9 +181,10 @@ async fn on_demand(client: &Client, settings: Result<Settings, Failure>) -> Outc
     }
 }
 
-fn failure(error: &AgentError) -> Failure {
+pub(crate) fn failure(error: &AgentError) -> Failure {
     let failure = Failure::from_error(error);
     match error {
+        AgentError::Companion(failure) => failure.clone(),
         AgentError::Lock(_) => failure.hint("`minke agent --replace` takes its place"),
         AgentError::Core(_) | AgentError::Directory { .. } | AgentError::Listen { .. } | AgentError::Signals(_) => {
             failure

@@ -8,7 +8,7 @@
 mod channel;
 mod pieces;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -39,6 +39,20 @@ pub(crate) struct Identity {
     /// An agent's container runtime, as [`crate::backend::Backend`] is written.
     #[serde(default)]
     pub(crate) runtime: Option<String>,
+    /// What an agent serves besides its own socket.
+    #[serde(default)]
+    pub(crate) served: Option<Served>,
+}
+
+/// A Kubernetes API that an agent serves from its process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Served {
+    /// Its address, as an URL.
+    pub(crate) url: String,
+    /// What an administrator reaches it with.
+    pub(crate) kubeconfig: PathBuf,
+    /// The name of the node that its Pods run on.
+    pub(crate) node: String,
 }
 
 impl Identity {
@@ -51,6 +65,7 @@ impl Identity {
             build,
             pid: std::process::id(),
             runtime: None,
+            served: None,
         }
     }
 
@@ -181,7 +196,7 @@ mod tests {
     use super::*;
 
     fn identity(protocol: u32, version: &str, build: &str) -> Identity {
-        Identity { protocol, version: version.to_owned(), build: build.to_owned(), pid: 1, runtime: None }
+        Identity { protocol, version: version.to_owned(), build: build.to_owned(), pid: 1, runtime: None, served: None }
     }
 
     #[test]
