@@ -8,15 +8,16 @@
 //!
 //! Here: the controller ([`controller`]) and what it asks of an API ([`api`]), over a Kubernetes client ([`kube`]); the
 //! queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to ([`references`]) and
-//! their environment ([`environment`]).
+//! their environment ([`environment`]); the kubelet's HTTP API ([`http`]).
 //!
 //! Not here yet: the node object with its lease and conditions, service environment variables, projected service-account
-//! tokens, the HTTP API on 10250, the kubelet core as a provider, and the command `minke node`.
+//! tokens, streams of the HTTP API (commands, attached programs, forwarded ports), the kubelet core as a provider, and the command `minke node`.
 
 pub mod api;
 pub mod book;
 pub mod controller;
 pub mod environment;
+pub mod http;
 pub mod kube;
 pub mod pod;
 pub mod queue;

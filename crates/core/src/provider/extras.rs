@@ -47,6 +47,18 @@ pub enum Since {
     Time(Timestamp),
 }
 
+/// Which of a container's streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogStreams {
+    /// Both, as they were written.
+    #[default]
+    All,
+    /// Standard output alone.
+    Stdout,
+    /// Standard error alone.
+    Stderr,
+}
+
 /// Which part of a container's output is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogOptions {
@@ -62,6 +74,8 @@ pub struct LogOptions {
     pub previous: bool,
     /// Each line begins with its time.
     pub timestamps: bool,
+    /// Which streams. One alone is never asked for together with `tail_lines`.
+    pub stream: LogStreams,
 }
 
 /// Bytes that come until their end; dropping it stops them.

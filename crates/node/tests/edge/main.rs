@@ -1,7 +1,10 @@
-//! The controller's API over a real Kubernetes client, against an HTTP server that notes what it is asked.
+//! The controller's API over a real Kubernetes client, against an HTTP server that notes what it is asked; and the node's own
+//! API over TLS.
 
 #![cfg(test)]
 
+mod node_api;
+mod served;
 mod server;
 
 use std::sync::Arc;

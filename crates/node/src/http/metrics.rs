@@ -1,0 +1,95 @@
+//! `/metrics` and `/metrics/probes`: what the node tells of itself, in two parts; and what this server counts.
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Families of these belong to `/metrics/probes`.
+const PROBES: &str = "prober_";
+const END: &str = "# EOF";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    method: &'static str,
+    path: &'static str,
+    server_type: &'static str,
+    long_running: &'static str,
+}
+
+/// What this server counts. Labels are the routes' names: few, and nobody's input.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        registry.register("kubelet_http_requests", "HTTP requests received since the server started", requests.clone());
+        Self { registry, requests }
+    }
+}
+
+impl Counted {
+    pub(crate) fn request(&self, method: &'static str, path: &'static str, long_running: bool) {
+        let long_running = if long_running { "true" } else { "false" };
+        let labels = Request { method, path, server_type: "readwrite", long_running };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string can't fail.
+        let _ = text::encode(&mut text, &self.registry);
+        text
+    }
+
+    /// Everything but the probes: the node's and ours.
+    pub(crate) fn main(&self, node: &str) -> String {
+        format!("{}{}{END}\n", families(node, false), families(&self.text(), false))
+    }
+}
+
+/// The probes' families alone.
+pub(crate) fn probes(node: &str) -> String {
+    format!("{}{END}\n", families(node, true))
+}
+
+/// The lines of the families that are the probes', or are not.
+fn families(text: &str, probes: bool) -> String {
+    let mut kept = String::new();
+    for line in text.lines().filter(|line| *line != END) {
+        let name = line.strip_prefix("# ").and_then(|line| line.split(' ').nth(1)).unwrap_or(line);
+        if name.starts_with(PROBES) == probes {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "# HELP kubelet_running_pods Pods\n# TYPE kubelet_running_pods gauge\nkubelet_running_pods 3\n# \
+                        HELP prober_probe Probes\n# TYPE prober_probe counter\nprober_probe_total{result=\"failed\"} 1\n# EOF\n";
+
+    #[test]
+    fn probes_are_told_apart() {
+        let probes = probes(NODE);
+        assert!(probes.starts_with("# HELP prober_probe Probes\n") && probes.ends_with("} 1\n# EOF\n"), "{probes}");
+        assert!(!probes.contains("kubelet_running_pods"));
+        let counted = Counted::default();
+        counted.request("GET", "pods", false);
+        let main = counted.main(NODE);
+        assert!(main.contains("kubelet_running_pods 3\n") && !main.contains("prober_"), "{main}");
+        assert!(main.contains("kubelet_http_requests_total{method=\"GET\",path=\"pods\""), "{main}");
+        assert_eq!(main.matches("# EOF").count(), 1);
+    }
+}
