@@ -3,6 +3,7 @@
 //! Here:
 //! - [`access`]: who asks, and what they may.
 //! - [`apply`]: server-side apply, and who owns which fields.
+//! - [`custom`]: kinds that definitions bring: schemas, defaults, rules, names.
 //! - [`engine`]: the verbs over any kind: create, list, watch, update, patch, delete, and what a server does by itself.
 //! - [`error`]: what went wrong, as clients read it.
 //! - [`http`]: the front over HTTPS: discovery, negotiation, watches, limits.
@@ -16,14 +17,15 @@
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: Services, custom resources, `events.k8s.io`, serving [`openapi`]'s documents whole (`kubectl explain`), service account tokens
-//! and reviews (`kubectl auth`), a Pod's log, exec, attach, port-forward, ephemeral containers and resize, metrics.
+//! Not here yet: Services, `events.k8s.io`, CEL rules of custom resources, service account tokens and reviews (`kubectl auth`), a
+//! Pod's log, exec, attach, port-forward, ephemeral containers and resize, metrics.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
 
 pub mod access;
 pub mod apply;
+pub mod custom;
 pub mod engine;
 pub mod error;
 pub mod http;

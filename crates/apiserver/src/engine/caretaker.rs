@@ -1,5 +1,5 @@
 //! What a server does by itself: namespaces that end are emptied, objects whose owners are gone are collected, old events are
-//! forgotten.
+//! forgotten, definitions go with their objects.
 //!
 //! One task, by level: each round looks at what is there and does what follows. A round is due when something was deleted or
 //! marked, and each half minute for what was missed. Nothing is remembered between rounds, so it may be stopped anywhere.
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::options::WriteOptions;
 use super::{DeleteOptions, Engine, ListOptions, Part, Place, meta};
 use crate::error::ApiError;
-use crate::kinds::{BUILTIN, Kind, find};
+use crate::kinds::{Kind, find};
 
 const ROUNDS: Duration = Duration::from_secs(30);
 /// A change is followed by others: one round for all of them.
@@ -45,7 +45,7 @@ pub(super) async fn run(engine: &Engine) {
 }
 
 async fn round(engine: &Engine) {
-    for result in [end_namespaces(engine).await, collect(engine).await] {
+    for result in [engine.end_definitions().await, end_namespaces(engine).await, collect(engine).await] {
         if let Err(error) = result {
             tracing::warn!(%error, "could not look after the objects; it is tried again");
         }
@@ -62,7 +62,7 @@ async fn end_namespaces(engine: &Engine) -> Result<(), ApiError> {
         let mut namespace = entry.parse().map_err(ApiError::internal)?;
         let name = meta::text(&namespace, "name").to_owned();
         let mut left = 0;
-        for kind in BUILTIN.iter().filter(|kind| kind.namespaced) {
+        for kind in engine.kinds().stored().into_iter().filter(|kind| kind.namespaced) {
             let deleted = DeleteOptions { propagation: Some("Background".to_owned()), ..DeleteOptions::default() };
             engine.delete_collection(kind, Some(&name), &ListOptions::default(), &deleted).await?;
             left += engine.list(kind, Some(&name), &ListOptions::default())?.entries.len();
@@ -107,7 +107,7 @@ struct Found {
 
 fn look(engine: &Engine) -> Result<Vec<Found>, ApiError> {
     let mut all = Vec::new();
-    for kind in BUILTIN {
+    for kind in engine.kinds().stored() {
         for entry in engine.list(kind, None, &ListOptions::default())?.entries {
             let object = entry.parse().map_err(ApiError::internal)?;
             all.push(Found {
@@ -170,7 +170,7 @@ async fn collect(engine: &Engine) -> Result<(), ApiError> {
 }
 
 /// Takes entries out of a list of the metadata.
-async fn without(
+pub(super) async fn without(
     engine: &Engine,
     place: Place<'_>,
     list: &str,
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Whether any object has owners or is held: without, there is nothing to collect and nothing to let go of.
     fn has_relations(&self) -> bool {
-        BUILTIN.iter().any(|kind| {
+        self.kinds().stored().into_iter().any(|kind| {
             let resource = kind.resource();
             let all = crate::store::Range {
                 resource: &resource,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::definitions;
 use super::options::WriteOptions;
-use super::{Engine, MOST_TRIES, Part, Place, error, meta, track};
+use super::{Engine, MOST_TRIES, Part, Place, draft, error, meta, track};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{Kind, find};
-use crate::store::{Change, Draft, Entry, Expect, Key, Proposal, Refused, StoreError};
+use crate::store::{Change, Entry, Expect, Key, Proposal, Refused, StoreError};
 
 /// Generated names that may be taken before it is given up, as upstream.
 const NAMES: usize = 8;
@@ -53,6 +54,7 @@ impl Engine {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Entry>, ApiError> {
+        definitions::creatable(kind)?;
         let mut object = meta::expect_kind(kind, namespace, object)?;
         stamp(kind, &mut object, &self.now())?;
         let generate = meta::text(&object, "name").is_empty().then(|| meta::text(&object, "generateName").to_owned());
@@ -71,7 +73,10 @@ impl Engine {
                         return Err(ApiError { message, ..error }.retry_after(1));
                     }
                 }
-                other => return other,
+                other => {
+                    self.defined(kind).await;
+                    return other;
+                }
             }
         }
         // The loop ends by returning.
@@ -90,9 +95,9 @@ impl Engine {
         let object = meta::complete(kind, object)?;
         let name = meta::text(&object, "name").to_owned();
         let place = Place { kind, namespace, name: &name };
-        meta::accept(place, (kind.strategy.validate)(&object))?;
+        meta::accept(place, kind.validate(&object, None))?;
         let object = track::tracked(kind, Part::Main, &options.field_manager, &self.now(), &Value::Null, object);
-        let (draft, attributes) = (Draft::of(&object), Arc::new(kind.attributes(&object)));
+        let (draft, attributes) = (draft(kind, &object), Arc::new(kind.attributes(&object)));
         for _ in 0..MOST_TRIES {
             let guard = self.living_namespace(kind, namespace, &name)?;
             if options.dry_run {

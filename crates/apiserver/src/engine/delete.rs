@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use super::list::List;
 use super::options::ListOptions;
 use super::update::is_free;
-use super::{Engine, MOST_TRIES, Place, meta};
+use super::{Engine, MOST_TRIES, Place, draft, meta};
+use crate::custom;
 use crate::error::{ApiError, Cause};
 use crate::kinds::{Deletion, Kind, is_done};
-use crate::store::{Change, Draft, Entry};
+use crate::store::{Change, Entry};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -123,7 +124,7 @@ enum Decision {
 /// How many seconds an object has. What nobody runs has none.
 fn grace(kind: &Kind, object: &Value, options: &DeleteOptions) -> i64 {
     match kind.strategy.deletion {
-        Deletion::Plain | Deletion::Namespace => 0,
+        Deletion::Plain | Deletion::Namespace | Deletion::Definition => 0,
         Deletion::Graceful => {
             let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
             if !bound || is_done(object) {
@@ -167,7 +168,8 @@ fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timest
             return Ok(Decision::Going);
         }
     } else {
-        hold(&mut new, options.propagation.as_deref());
+        let own = (kind.strategy.deletion == Deletion::Definition).then_some(custom::FINALIZER);
+        hold(&mut new, options.propagation.as_deref(), own);
     }
     let end = now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
     let metadata = meta::of(&mut new);
@@ -177,8 +179,10 @@ fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timest
         let generation = object["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
         metadata.insert("generation".to_owned(), generation.into());
     }
-    if kind.strategy.deletion == Deletion::Namespace {
-        new["status"]["phase"] = "Terminating".into();
+    match kind.strategy.deletion {
+        Deletion::Plain | Deletion::Graceful => {}
+        Deletion::Namespace => new["status"]["phase"] = "Terminating".into(),
+        Deletion::Definition => custom::terminating(&mut new, &meta::time(now)),
     }
     if is_free(kind, &new) {
         // Watchers see it as it was, not as it would have been marked.
@@ -187,8 +191,8 @@ fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timest
     Ok(Decision::Mark(new))
 }
 
-/// Adds what the policy asks for: dependents are dealt with before it goes.
-fn hold(object: &mut Value, propagation: Option<&str>) {
+/// Adds what the policy asks for, dependents are dealt with before it goes, and what the server itself has to do first.
+fn hold(object: &mut Value, propagation: Option<&str>, own: Option<&str>) {
     let mut held: Vec<String> = meta::finalizers(object).into_iter().map(str::to_owned).collect();
     if let Some(policy) = propagation {
         held.retain(|name| name != ORPHAN && name != FOREGROUND);
@@ -197,6 +201,9 @@ fn hold(object: &mut Value, propagation: Option<&str>) {
             "Foreground" => held.push(FOREGROUND.to_owned()),
             _ => {}
         }
+    }
+    if let Some(own) = own.filter(|own| !held.iter().any(|held| held == own)) {
+        held.push(own.to_owned());
     }
     let metadata = meta::of(object);
     match held.is_empty() {
@@ -217,10 +224,10 @@ impl Engine {
             let decision = decide(place, &object, options, self.clock.now())?;
             let (change, gone) = match decision {
                 Decision::Going => return Ok(Deleted::Going(entry)),
-                Decision::Remove(last) => (Change::Delete(Some(Draft::of(&last))), true),
+                Decision::Remove(last) => (Change::Delete(Some(draft(place.kind, &last))), true),
                 Decision::Mark(new) => {
                     let attributes = Arc::new(place.kind.attributes(&new));
-                    (Change::Put(Draft::of(&new), attributes), false)
+                    (Change::Put(draft(place.kind, &new), attributes), false)
                 }
             };
             let written = match options.dry_run {
@@ -228,6 +235,7 @@ impl Engine {
                 false => self.swap(place, entry.revision, change).await?,
             };
             if let Some(written) = written {
+                self.defined(place.kind).await;
                 return Ok(if gone { Deleted::Gone(written) } else { Deleted::Going(written) });
             }
         }

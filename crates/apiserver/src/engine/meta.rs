@@ -110,7 +110,7 @@ pub(super) fn expect_kind(kind: &Kind, namespace: &str, mut object: Value) -> Re
 
 /// Runs the kind's type and defaults over an object.
 pub(super) fn complete(kind: &Kind, object: Value) -> Result<Value, ApiError> {
-    (kind.strategy.complete)(object).map_err(|error| {
+    kind.complete(object).map_err(|error| {
         let (version, name) = (kind.api_version(), kind.kind);
         // For Secrets the decoder's words could have a value in them.
         let why = if name == "Secret" { "a field has the wrong type".to_owned() } else { error.to_string() };

@@ -15,12 +15,14 @@
 mod bind;
 mod caretaker;
 mod create;
+mod definitions;
 mod delete;
 mod error;
 mod list;
 mod meta;
 mod options;
 mod patch;
+mod scale;
 mod scheduling;
 mod selector;
 #[cfg(test)]
@@ -39,13 +41,14 @@ pub use list::List;
 pub(crate) use meta::micro_time;
 pub use meta::random_text;
 pub use options::{ListOptions, RevisionMatch, WatchOptions, WriteOptions};
-pub use patch::{PATCH_TYPES, PatchKind};
+pub use patch::{PATCH_TYPES, PatchKind, Patched};
 pub use selector::{FieldSelector, LabelSelector, Selection};
 pub use watch::{Watch, WatchItem};
 
+use crate::custom::Kinds;
 use crate::error::ApiError;
 use crate::kinds::{Kind, find};
-use crate::store::{Entry, Key, Store};
+use crate::store::{Draft, Entry, Key, Store};
 
 /// Tries of a write whose base changes under it. Each loses to a write that succeeded, so this ends only under absurd load.
 const MOST_TRIES: usize = 64;
@@ -55,6 +58,7 @@ const MOST_TRIES: usize = 64;
 pub struct Engine {
     store: Store,
     clock: Arc<dyn Clock>,
+    kinds: Arc<Kinds>,
 }
 
 /// Which part of an object a write is about.
@@ -64,6 +68,18 @@ pub enum Part {
     Main,
     /// Its status.
     Status,
+}
+
+/// An object as it is stored: a custom one in its storage version.
+fn draft(kind: &Kind, object: &Value) -> Draft {
+    match kind.definition().map(|definition| definition.stored_as()) {
+        Some(version) if object["apiVersion"] != *version => {
+            let mut stored = object.clone();
+            stored["apiVersion"] = version.into();
+            Draft::of(&stored)
+        }
+        Some(_) | None => Draft::of(object),
+    }
 }
 
 /// Where an object is, or would be.
@@ -98,7 +114,7 @@ impl Place<'_> {
 impl Engine {
     /// An engine over a store. Objects that every server has are made by [`Engine::prepare`].
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self { store, clock, kinds: Arc::default() }
     }
 
     /// Makes what every server has and this one lacks.
@@ -116,7 +132,13 @@ impl Engine {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.follow_definitions().await
+    }
+
+    /// Every kind that is served, those of definitions included.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// The store below.
@@ -144,7 +166,10 @@ impl Engine {
 
     fn load(&self, place: Place<'_>) -> Result<(Arc<Entry>, Value), ApiError> {
         let entry = self.store.get(&place.key()).ok_or_else(|| place.not_found())?;
-        let value = entry.parse().map_err(ApiError::internal)?;
+        let mut value = entry.parse().map_err(ApiError::internal)?;
+        if let Some(definition) = place.kind.definition() {
+            definition.shown(&place.kind.api_version(), &mut value, entry.revision);
+        }
         Ok((entry, value))
     }
 

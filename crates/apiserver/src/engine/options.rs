@@ -3,6 +3,7 @@
 use super::error::too_new;
 use super::selector::Selection;
 use crate::error::{ApiError, Cause};
+use crate::strict::FieldValidation;
 
 /// Of a create, update or patch.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +14,8 @@ pub struct WriteOptions {
     pub field_manager: String,
     /// Takes fields from other managers (apply alone).
     pub force: bool,
+    /// What becomes of unknown fields in what a patch comes to. Other bodies are decoded before they come here.
+    pub validation: FieldValidation,
 }
 
 /// How a list's `resourceVersion` is meant.

@@ -1,6 +1,6 @@
 //! Patches: the pure functions over what is stored, then the same way as an update.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -8,9 +8,10 @@ use super::options::WriteOptions;
 use super::{Engine, Part, Place, meta, track};
 use crate::apply::{Writer, apply};
 use crate::error::{ApiError, Cause};
+use crate::kinds::Kind;
 use crate::patch::{json_patch, merge_patch, strategic_merge_patch};
-use crate::schema::builtin;
 use crate::store::Entry;
+use crate::strict::{FieldValidation, prune, typed};
 
 /// The language of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,22 +46,19 @@ fn patched(
         PatchKind::Json => Ok(json_patch(old, patch)?),
         PatchKind::Merge if !patch.is_object() => Err(ApiError::bad_request("a merge patch must be an object")),
         PatchKind::Merge => Ok(merge_patch(old, patch)),
+        // How the lists of a custom kind merge is nowhere said.
+        PatchKind::Strategic if place.kind.slot.is_some() => {
+            let without: Vec<&str> =
+                PATCH_TYPES.iter().filter(|(_, kind)| *kind != PatchKind::Strategic).map(|(name, _)| *name).collect();
+            Err(ApiError::unsupported_media_type(&without))
+        }
         PatchKind::Strategic => {
-            let types = builtin();
-            let Some(schema) = types.kind(&place.kind.api_version(), place.kind.kind) else {
-                return Err(ApiError::unsupported_media_type(&[
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                ]));
-            };
-            Ok(strategic_merge_patch(types, &schema, old, patch)?)
+            let patched = place.kind.with_type(|types, schema| strategic_merge_patch(types, schema, old, patch));
+            Ok(patched.ok_or_else(ApiError::no_resource)??)
         }
         PatchKind::Apply => {
-            let types = builtin();
-            let Some(schema) = types.kind(&place.kind.api_version(), place.kind.kind) else {
-                return Err(ApiError::internal(format!("{} has no schema", place.kind.kind)));
-            };
-            Ok(apply(types, &schema, old, patch, writer, force)?)
+            let applied = place.kind.with_type(|types, schema| apply(types, schema, old, patch, writer, force));
+            Ok(applied.ok_or_else(ApiError::no_resource)??)
         }
     }
 }
@@ -72,8 +70,36 @@ fn check_name(place: Place<'_>, new: &Value) -> Result<(), ApiError> {
     Err(ApiError::bad_request("the name of the object does not match the name on the URL"))
 }
 
+/// What a patch has come to.
+#[derive(Debug, Clone)]
+pub struct Patched {
+    /// The object.
+    pub entry: Arc<Entry>,
+    /// Whether it is new, as apply makes it.
+    pub created: bool,
+    /// What its writer is warned of.
+    pub warnings: Vec<String>,
+}
+
+/// The fields of a patched object that its kind does not have, as warnings, or refused where they may not be.
+fn unknown(kind: &Kind, object: &Value, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
+    if validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    let found = kind.with_type(|types, schema| match kind.slot {
+        Some(_) => prune(types, schema, &mut object.clone()),
+        // Values of wrong types are told when the object is read as its kind.
+        None => typed(types, schema, object.clone()).map(|typed| typed.unknown).unwrap_or_default(),
+    });
+    let found = found.unwrap_or_default().iter().map(|path| format!("unknown field {path:?}")).collect();
+    validation.judge(found).map_err(|error| {
+        let cause = crate::kinds::invalid("patch", &object.to_string().into(), &error.to_string());
+        ApiError::invalid("", "", "", vec![cause])
+    })
+}
+
 impl Engine {
-    /// Patches an object, or its status; says whether it was created, as apply does.
+    /// Patches an object, or its status.
     ///
     /// # Errors
     /// 400, 404, 409 if the patch names a revision that has passed, 415, 422.
@@ -84,7 +110,7 @@ impl Engine {
         kind: PatchKind,
         patch: &Value,
         options: &WriteOptions,
-    ) -> Result<(Arc<Entry>, bool), ApiError> {
+    ) -> Result<Patched, ApiError> {
         let (api_version, now) = (place.kind.api_version(), self.now());
         let writer = track::writer(&options.field_manager, &api_version, place.kind, part, &now);
         if kind == PatchKind::Apply {
@@ -100,7 +126,7 @@ impl Engine {
                 match self.create(place.kind, place.namespace, new, &quiet).await {
                     // Somebody was faster: it is applied to what they made.
                     Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
-                    other => return other.map(|entry| (entry, true)),
+                    other => return other.map(|entry| Patched { entry, created: true, warnings: Vec::new() }),
                 }
             }
         } else if options.force {
@@ -112,8 +138,11 @@ impl Engine {
         let quiet = WriteOptions { field_manager: String::new(), ..options.clone() };
         let options = if kind == PatchKind::Apply { &quiet } else { options };
         let force = options.force;
-        self.change(place, part, options, |old| {
+        let warnings = Mutex::new(Vec::new());
+        let changed = self.change(place, part, options, |old| {
             let mut new = patched(place, kind, old, patch, &writer, force)?;
+            let told = unknown(place.kind, &new, options.validation)?;
+            *warnings.lock().unwrap_or_else(PoisonError::into_inner) = told;
             // What the picture says about its revision is no wish of the patch.
             if meta::text(&new, "resourceVersion") == meta::text(old, "resourceVersion") && new.is_object() {
                 meta::of(&mut new).remove("resourceVersion");
@@ -121,8 +150,10 @@ impl Engine {
             let new = meta::expect_kind(place.kind, place.namespace, new)?;
             check_name(place, &new)?;
             Ok(new)
-        })
-        .await
-        .map(|entry| (entry, false))
+        });
+        let changed = changed.await;
+        self.defined(place.kind).await;
+        let warnings = warnings.into_inner().unwrap_or_else(PoisonError::into_inner);
+        changed.map(|entry| Patched { entry, created: false, warnings })
     }
 }

@@ -55,7 +55,7 @@ async fn put(engine: &Engine, plural: &str, object: Value) -> Result<Value, ApiE
 
 async fn merge(engine: &Engine, place: Place<'_>, part: Part, patch: Value) -> Result<Value, ApiError> {
     let written = engine.patch(place, part, PatchKind::Merge, &patch, &WriteOptions::default()).await;
-    written.map(|(entry, _)| entry.parse().unwrap())
+    written.map(|patched| patched.entry.parse().unwrap())
 }
 
 fn read(engine: &Engine, plural: &str, name: &str) -> Value {
@@ -186,7 +186,7 @@ async fn the_status_is_written_through_its_own_part_and_generation_counts_the_sp
     let image = json!({"spec": {"containers": [{"name": "c", "image": "x:2"}]}});
     let strategic =
         engine.patch(at("pods", "p"), Part::Main, PatchKind::Strategic, &image, &WriteOptions::default()).await;
-    let strategic = strategic.unwrap().0.parse().unwrap();
+    let strategic = strategic.unwrap().entry.parse().unwrap();
     assert_eq!(strategic["metadata"]["generation"], 2);
     assert_eq!(strategic["status"]["phase"], "Running");
     let refused =
@@ -212,7 +212,8 @@ async fn a_failing_test_of_a_json_patch_is_invalid() {
 #[tokio::test]
 async fn apply_creates_what_is_not_there_and_conflicts_with_other_owners() {
     let engine = engine().await;
-    let options = |manager: &str, force| WriteOptions { field_manager: manager.to_owned(), force, dry_run: false };
+    let options =
+        |manager: &str, force| WriteOptions { field_manager: manager.to_owned(), force, ..WriteOptions::default() };
     let config =
         |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
     let place = at("configmaps", "a");
@@ -220,18 +221,18 @@ async fn apply_creates_what_is_not_there_and_conflicts_with_other_owners() {
         engine.patch(place, Part::Main, PatchKind::Apply, &config(value), &options).await
     };
     assert_eq!(apply("1", options("", false)).await.unwrap_err().code(), 422);
-    let (made, created) = apply("1", options("one", false)).await.unwrap();
+    let Patched { entry: made, created, .. } = apply("1", options("one", false)).await.unwrap();
     assert!(created);
     assert_eq!(made.parse().unwrap()["metadata"]["managedFields"][0]["manager"], "one");
-    let (same, created) = apply("1", options("one", false)).await.unwrap();
-    assert_eq!((same.revision, created), (made.revision, false));
+    let same = apply("1", options("one", false)).await.unwrap();
+    assert_eq!((same.entry.revision, same.created), (made.revision, false));
     let conflict = apply("2", options("two", false)).await.unwrap_err();
     assert_eq!((conflict.code(), conflict.details.causes[0].reason.as_str()), (409, "FieldManagerConflict"));
-    let (taken, _) = apply("2", options("two", true)).await.unwrap();
-    assert_eq!(taken.parse().unwrap()["data"]["k"], "2");
+    let taken = apply("2", options("two", true)).await.unwrap();
+    assert_eq!(taken.entry.parse().unwrap()["data"]["k"], "2");
     let (patch, edit) = (json!({"data": {"x": "y"}}), options("edit", false));
-    let (written, _) = engine.patch(place, Part::Main, PatchKind::Merge, &patch, &edit).await.unwrap();
-    let managers = written.parse().unwrap()["metadata"]["managedFields"].as_array().unwrap().len();
+    let written = engine.patch(place, Part::Main, PatchKind::Merge, &patch, &edit).await.unwrap();
+    let managers = written.entry.parse().unwrap()["metadata"]["managedFields"].as_array().unwrap().len();
     // Whose last field was taken owns nothing any more.
     assert_eq!(managers, 2);
 }

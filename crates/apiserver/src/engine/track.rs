@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::Part;
 use crate::apply::{Writer, track};
 use crate::kinds::Kind;
-use crate::schema::builtin;
 
 /// Most characters of a manager's name.
 const LONGEST: usize = 128;
@@ -23,11 +22,11 @@ pub(super) fn writer<'a>(manager: &'a str, api_version: &'a str, kind: &Kind, pa
 
 /// The new object with its entries; `old` is null for one that is created. Who writes without a name leaves none.
 pub(super) fn tracked(kind: &Kind, part: Part, manager: &str, now: &str, old: &Value, new: Value) -> Value {
-    let (types, api_version) = (builtin(), kind.api_version());
-    match types.kind(&api_version, kind.kind) {
-        Some(schema) if !manager.is_empty() => {
-            track(types, &schema, old, &new, &writer(manager, &api_version, kind, part, now))
-        }
-        Some(_) | None => new,
+    if manager.is_empty() {
+        return new;
     }
+    let api_version = kind.api_version();
+    let tracked = kind
+        .with_type(|types, schema| track(types, schema, old, &new, &writer(manager, &api_version, kind, part, now)));
+    tracked.unwrap_or(new)
 }

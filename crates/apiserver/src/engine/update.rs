@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::options::WriteOptions;
-use super::{Engine, MOST_TRIES, Part, Place, error, meta, track};
+use super::{Engine, MOST_TRIES, Part, Place, draft, error, meta, track};
 use crate::error::ApiError;
 use crate::kinds::{Deletion, Kind};
-use crate::store::{Change, Draft, Entry, Expect, Proposal, Refused, StoreError};
+use crate::store::{Change, Entry, Expect, Proposal, Refused, StoreError};
 
 /// Metadata that stays whatever a writer says.
 const KEPT: [&str; 6] =
@@ -99,7 +99,7 @@ pub(super) fn decide(
         return Err(place.conflict(&why));
     }
     let new = meta::complete(kind, merge(kind, part, new, old))?;
-    let mut causes = (kind.strategy.validate)(&new);
+    let mut causes = kind.validate(&new, Some(old));
     match part {
         Part::Main => causes.extend((kind.strategy.validate_update)(&new, old)),
         Part::Status => {}
@@ -130,7 +130,7 @@ pub(super) fn decide(
 pub(super) fn is_free(kind: &Kind, object: &Value) -> bool {
     let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let held = match kind.strategy.deletion {
-        Deletion::Plain | Deletion::Graceful => false,
+        Deletion::Plain | Deletion::Graceful | Deletion::Definition => false,
         Deletion::Namespace => object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()),
     };
     meta::finalizers(object).is_empty() && grace == 0 && !held
@@ -179,7 +179,9 @@ impl Engine {
             let cause = crate::kinds::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
             return Err(ApiError::invalid(place.kind.group, place.kind.kind, place.name, vec![cause]));
         }
-        self.change(place, part, options, |_| Ok(new.clone())).await
+        let changed = self.change(place, part, options, |_| Ok(new.clone())).await;
+        self.defined(place.kind).await;
+        changed
     }
 
     /// Changes an object by a function of what it is; called again if somebody is faster and the result names no revision.
@@ -202,17 +204,17 @@ impl Engine {
                 Decision::Same => return Ok(entry),
                 Decision::Put(value) => {
                     let attributes = Arc::new(place.kind.attributes(&value));
-                    let draft = Draft::of(&value);
+                    let draft = draft(place.kind, &value);
                     (value, Change::Put(draft, attributes))
                 }
                 Decision::Remove(value) => {
-                    let draft = Draft::of(&value);
+                    let draft = draft(place.kind, &value);
                     (value, Change::Delete(Some(draft)))
                 }
             };
             if options.dry_run {
                 let attributes = Arc::new(place.kind.attributes(&value));
-                return Ok(Arc::new(Entry::new(&Draft::of(&value), entry.revision, entry.created, attributes)));
+                return Ok(Arc::new(Entry::new(&draft(place.kind, &value), entry.revision, entry.created, attributes)));
             }
             // Or somebody was faster: on what there is now, unless the writer knows which one it means.
             if let Some(entry) = self.swap(place, entry.revision, change).await? {

@@ -1,9 +1,11 @@
-//! What there is, for clients that ask first: versions, groups, resources, plain and aggregated, and the part of OpenAPI
-//! that kubectl looks at before it writes.
+//! What there is, for clients that ask first: versions, groups, resources, plain and aggregated. Pure, over the kinds that are
+//! served at the moment.
+
+use std::cmp::Reverse;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{BUILTIN, Deletion, Kind};
+use crate::kinds::{Deletion, Kind};
 
 /// The API that is spoken. Clients choose behaviour by it.
 pub(crate) const MINOR: &str = "33";
@@ -13,7 +15,9 @@ const ACTIONS: [(&str, &str, &str, &str, &str); 2] =
     [("Pod", "binding", "", "v1", "Binding"), ("Pod", "eviction", "policy", "v1", "Eviction")];
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+/// What can be done to objects whose definition goes.
+const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 pub(crate) fn version() -> Value {
     json!({
@@ -23,11 +27,97 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// Groups in the order of the table, without the core.
-pub(crate) fn groups() -> Vec<&'static str> {
-    let mut groups: Vec<&str> = BUILTIN.iter().map(|kind| kind.group).filter(|group| !group.is_empty()).collect();
-    groups.dedup();
+/// A path below objects of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// Of the body: empty where it is that of the object.
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    verbs: &'static [&'static str],
+}
+
+impl Part {
+    /// `apiVersion` and kind of the body.
+    pub(crate) fn body(&self, of: &Kind) -> (String, &'static str) {
+        match (self.kind, self.group) {
+            ("", _) => (of.api_version(), of.kind),
+            (kind, "") => (self.version.to_owned(), kind),
+            (kind, group) => (format!("{group}/{}", self.version), kind),
+        }
+    }
+
+    /// Its HTTP methods, as OpenAPI writes them.
+    pub(crate) fn methods(&self) -> Vec<&'static str> {
+        let method = |verb: &&'static str| match *verb {
+            "create" => "post",
+            "update" => "put",
+            verb => verb,
+        };
+        self.verbs.iter().map(method).collect()
+    }
+}
+
+/// What is below the objects of a kind.
+pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
+    let action = |&(_, name, group, version, kind)| Part { name, group, version, kind, verbs: &["create"] };
+    // Only the core's Pods: a custom kind may have the same name.
+    let of = if kind.slot.is_none() { kind.kind } else { "" };
+    let mut parts: Vec<Part> = ACTIONS.iter().filter(|action| action.0 == of).map(action).collect();
+    if kind.strategy.deletion == Deletion::Namespace {
+        parts.push(Part { name: "finalize", group: "", version: "", kind: "", verbs: &["update"] });
+    }
+    if kind.status {
+        parts.push(Part { name: "status", group: "", version: "", kind: "", verbs: &PART_VERBS });
+    }
+    if kind.definition().is_some_and(|definition| definition.scale.is_some()) {
+        parts.push(Part { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: &PART_VERBS });
+    }
+    parts
+}
+
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    let going = kind.definition().is_some_and(|definition| definition.source.terminating);
+    if going { &LAST_VERBS } else { &VERBS }
+}
+
+/// Groups in the order of the kinds, without the core.
+pub(crate) fn groups<'a>(kinds: &[&'a Kind]) -> Vec<&'a str> {
+    let mut groups: Vec<&str> = Vec::new();
+    for kind in kinds.iter().filter(|kind| !kind.group.is_empty()) {
+        if !groups.contains(&kind.group) {
+            groups.push(kind.group);
+        }
+    }
     groups
+}
+
+/// How far a version is: stable before beta before alpha, later ones first, whatever else last.
+fn maturity(version: &str) -> (u8, Reverse<(u64, u64)>, &str) {
+    let parsed = version.strip_prefix('v').and_then(|rest| {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let major = rest[..digits].parse::<u64>().ok()?;
+        let (stage, minor) = match &rest[digits..] {
+            "" => (0, Some(0)),
+            rest if rest.starts_with("beta") => (1, rest[4..].parse().ok()),
+            rest if rest.starts_with("alpha") => (2, rest[5..].parse().ok()),
+            _ => (3, None),
+        };
+        Some((stage, Reverse((major, minor?))))
+    });
+    match parsed {
+        Some((stage, order)) => (stage, order, ""),
+        None => (4, Reverse((0, 0)), version),
+    }
+}
+
+/// The versions of a group, the preferred one first.
+pub(crate) fn versions<'a>(kinds: &[&'a Kind], group: &str) -> Vec<&'a str> {
+    let mut versions: Vec<&str> = kinds.iter().filter(|kind| kind.group == group).map(|kind| kind.version).collect();
+    versions.sort_by_key(|version| maturity(version));
+    versions.dedup();
+    versions
 }
 
 pub(crate) fn core_versions(address: &str) -> Value {
@@ -35,25 +125,34 @@ pub(crate) fn core_versions(address: &str) -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses})
 }
 
-pub(crate) fn group(name: &str) -> Option<Value> {
-    let version = BUILTIN.iter().find(|kind| kind.group == name)?.version;
-    let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
-    Some(
-        json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version}),
-    )
+fn group_value(kinds: &[&Kind], name: &str) -> Option<Value> {
+    let versions: Vec<Value> = versions(kinds, name)
+        .into_iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    let preferred = versions.first()?.clone();
+    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
-pub(crate) fn group_list() -> Value {
-    let groups: Vec<Value> = groups().into_iter().filter_map(group).collect();
+pub(crate) fn group(kinds: &[&Kind], name: &str) -> Option<Value> {
+    let mut group = group_value(kinds, name)?;
+    group["kind"] = "APIGroup".into();
+    group["apiVersion"] = "v1".into();
+    Some(group)
+}
+
+pub(crate) fn group_list(kinds: &[&Kind]) -> Value {
+    let groups: Vec<Value> = groups(kinds).into_iter().filter_map(|name| group_value(kinds, name)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-fn kinds(group: &str, version: &str) -> Vec<&'static Kind> {
-    BUILTIN.iter().filter(|kind| kind.group == group && kind.version == version).collect()
+/// The kinds of a group and version.
+pub(crate) fn of<'a>(kinds: &[&'a Kind], group: &str, version: &str) -> Vec<&'a Kind> {
+    kinds.iter().filter(|kind| kind.group == group && kind.version == version).copied().collect()
 }
 
-pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
-    let kinds = kinds(group, version);
+pub(crate) fn resources(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
+    let kinds = of(kinds, group, version);
     let first = kinds.first()?;
     let mut resources = Vec::new();
     for kind in &kinds {
@@ -63,7 +162,7 @@ pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
             ("singularName", json!(kind.singular)),
             ("namespaced", json!(kind.namespaced)),
             ("kind", json!(kind.kind)),
-            ("verbs", json!(VERBS)),
+            ("verbs", json!(verbs(kind))),
             ("shortNames", json!(kind.short_names)),
             ("categories", json!(kind.categories)),
         ] {
@@ -72,108 +171,99 @@ pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
             }
         }
         resources.push(Value::Object(resource));
-        for (name, group, version, body) in actions(kind) {
-            let name = format!("{}/{name}", kind.plural);
-            resources.push(json!({
-                "name": name, "singularName": "", "namespaced": kind.namespaced, "group": group, "version": version,
-                "kind": body, "verbs": ["create"],
-            }));
-        }
-        if kind.status {
-            let name = format!("{}/status", kind.plural);
-            resources.push(json!({
-                "name": name, "singularName": "", "namespaced": kind.namespaced, "kind": kind.kind, "verbs": STATUS_VERBS,
-            }));
-        }
-        if kind.strategy.deletion == Deletion::Namespace {
-            resources.push(json!({
-                "name": "namespaces/finalize", "singularName": "", "namespaced": false, "kind": "Namespace", "verbs": ["update"],
-            }));
+        for part in parts(kind) {
+            let mut resource = json!({
+                "name": format!("{}/{}", kind.plural, part.name), "singularName": "", "namespaced": kind.namespaced,
+                "kind": part.body(kind).1, "verbs": part.verbs,
+            });
+            if !part.kind.is_empty() {
+                resource["version"] = part.version.into();
+                if !part.group.is_empty() {
+                    resource["group"] = part.group.into();
+                }
+            }
+            resources.push(resource);
         }
     }
     let version = first.api_version();
     Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}))
 }
 
-fn actions(kind: &Kind) -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
-    let of = kind.kind;
-    ACTIONS.iter().filter(move |action| action.0 == of).map(|action| (action.1, action.2, action.3, action.4))
-}
-
 /// `APIGroupDiscoveryList` v2: of the core, or of all other groups.
-pub(crate) fn aggregated(core: bool) -> Value {
-    let names = if core { vec![""] } else { groups() };
-    let items: Vec<Value> = names
-        .into_iter()
-        .filter_map(|group| {
-            let version = BUILTIN.iter().find(|kind| kind.group == group)?.version;
-            let resources: Vec<Value> = kinds(group, version).into_iter().map(aggregated_resource).collect();
-            let version = json!({"version": version, "freshness": "Current", "resources": resources});
-            Some(json!({"metadata": {"name": group, "creationTimestamp": null}, "versions": [version]}))
-        })
-        .collect();
+pub(crate) fn aggregated(kinds: &[&Kind], core: bool) -> Value {
+    let names = if core { vec![""] } else { groups(kinds) };
+    let group = |group: &str| {
+        let versions: Vec<Value> = versions(kinds, group)
+            .into_iter()
+            .map(|version| {
+                let resources: Vec<Value> = of(kinds, group, version).into_iter().map(aggregated_resource).collect();
+                json!({"version": version, "freshness": "Current", "resources": resources})
+            })
+            .collect();
+        json!({"metadata": {"name": group, "creationTimestamp": null}, "versions": versions})
+    };
+    let items: Vec<Value> = names.into_iter().map(group).collect();
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
 fn aggregated_resource(kind: &Kind) -> Value {
     let this = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-    let mut parts: Vec<Value> = actions(kind)
-        .map(|(name, group, version, body)| {
-            let body = json!({"group": group, "version": version, "kind": body});
-            json!({"subresource": name, "responseKind": body, "verbs": ["create"]})
-        })
-        .collect();
-    if kind.status {
-        parts.push(json!({"subresource": "status", "responseKind": this, "verbs": STATUS_VERBS}));
-    }
+    let part = |part: Part| {
+        let body = match part.kind {
+            "" => this.clone(),
+            name => json!({"group": part.group, "version": part.version, "kind": name}),
+        };
+        json!({"subresource": part.name, "responseKind": body, "verbs": part.verbs})
+    };
+    let parts: Vec<Value> = parts(kind).into_iter().map(part).collect();
     json!({
         "resource": kind.plural, "responseKind": this, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": VERBS, "shortNames": kind.short_names, "categories": kind.categories,
-        "subresources": parts,
+        "singularResource": kind.singular, "verbs": verbs(kind), "shortNames": kind.short_names,
+        "categories": kind.categories, "subresources": parts,
     })
 }
 
-/// The index of OpenAPI documents.
-pub(crate) fn openapi_index() -> Value {
-    let mut paths = Map::new();
-    for group in std::iter::once("").chain(groups()) {
-        if let Some(kind) = BUILTIN.iter().find(|kind| kind.group == group) {
-            let path = prefix(kind);
-            let url = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
-            paths.insert(path, json!({"serverRelativeURL": url}));
-        }
-    }
-    json!({"paths": paths})
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{BUILTIN, find};
 
-fn prefix(kind: &Kind) -> String {
-    format!("{}/{}", if kind.group.is_empty() { "api" } else { "apis" }, kind.api_version())
-}
-
-/// The document of a group and version: a PATCH for each kind that says that fields are validated here. kubectl asks for
-/// nothing else before it writes.
-pub(crate) fn openapi(group: &str, version: &str) -> Option<Value> {
-    let kinds = kinds(group, version);
-    let first = kinds.first()?;
-    let mut paths = Map::new();
-    for kind in &kinds {
-        let namespace = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
-        let path = format!("/{}/{namespace}{}/{{name}}", prefix(first), kind.plural);
-        let validation = json!({
-            "name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": true},
-            "description": "What happens with fields that are not known: Ignore, Warn (the default) or Strict.",
-        });
-        paths.insert(
-            path,
-            json!({"patch": {
-                "operationId": format!("patch{}", kind.kind),
-                "parameters": [validation],
-                "responses": {"200": {"description": "OK"}},
-                "x-kubernetes-action": "patch",
-                "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-            }}),
+    #[test]
+    fn mature_versions_come_first() {
+        let mut versions = ["v1alpha1", "foo", "v1", "v2beta1", "v1beta2", "v10", "v2", "v11alpha2", "v1beta1", "bar"];
+        versions.sort_by_key(|version| maturity(version));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1beta1", "v11alpha2", "v1alpha1", "bar", "foo"]
         );
     }
-    let info = json!({"title": "Kubernetes", "version": format!("v1.{MINOR}.0")});
-    Some(json!({"openapi": "3.0.0", "info": info, "paths": paths}))
+
+    #[test]
+    fn every_kind_is_in_the_list_of_its_version_and_in_the_aggregated_one() {
+        let kinds: Vec<&Kind> = BUILTIN.iter().collect();
+        for kind in BUILTIN {
+            let list = resources(&kinds, kind.group, kind.version).unwrap();
+            assert!(list["resources"].as_array().unwrap().iter().any(|r| r["name"] == kind.plural), "{}", kind.plural);
+            let all = aggregated(&kinds, kind.group.is_empty()).to_string();
+            assert!(all.contains(&format!("\"resource\":\"{}\"", kind.plural)), "{}", kind.plural);
+        }
+        assert!(resources(&kinds, "apps", "v1").is_none() && group(&kinds, "apps").is_none());
+    }
+
+    #[test]
+    fn parts_say_whose_body_they_have() {
+        let names = |plural: &str| {
+            let kind = find("", "v1", plural).unwrap();
+            parts(kind).iter().map(|part| (part.name, part.body(kind).0, part.methods())).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("pods"),
+            [
+                ("binding", "v1".to_owned(), vec!["post"]),
+                ("eviction", "policy/v1".to_owned(), vec!["post"]),
+                ("status", "v1".to_owned(), vec!["get", "patch", "put"]),
+            ]
+        );
+        assert_eq!(names("namespaces")[0].0, "finalize");
+    }
 }

@@ -10,7 +10,7 @@ use crate::engine::{List, WatchItem};
 use crate::error::ApiError;
 use crate::kinds::Kind;
 use crate::store::Entry;
-use crate::table::{Include, partial, printer};
+use crate::table::{Include, Printer, partial, printer};
 
 /// How answers to one request look.
 #[derive(Debug)]
@@ -22,8 +22,23 @@ pub(crate) struct Printing {
     headers: bool,
 }
 
-fn parse(entry: &Entry) -> Result<Value, ApiError> {
-    entry.parse().map_err(ApiError::internal)
+/// An object as its kind shows it: a custom one in the version that is asked for.
+fn parse(kind: &Kind, entry: &Entry) -> Result<Value, ApiError> {
+    let mut object = entry.parse().map_err(ApiError::internal)?;
+    if let Some(definition) = kind.definition() {
+        definition.shown(&kind.api_version(), &mut object, entry.revision);
+    }
+    Ok(object)
+}
+
+/// As [`parse`], as bytes; those that are stored where they are the same.
+fn bytes(kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
+    match kind.definition() {
+        Some(definition) if kind.version != definition.storage_version || definition.is_stale(entry.revision) => {
+            Ok(parse(kind, entry)?.to_string().into())
+        }
+        Some(_) | None => Ok(entry.bytes.clone()),
+    }
 }
 
 impl Printing {
@@ -38,17 +53,20 @@ impl Printing {
     }
 
     fn table(&self, objects: &[Value], metadata: &Value, now: Timestamp) -> Value {
-        let printer = printer(&self.kind.api_version(), self.kind.kind);
-        printer.table(objects, metadata, self.include, self.headers, now)
+        let table = |printer: &Printer| printer.table(objects, metadata, self.include, self.headers, now);
+        match self.kind.definition() {
+            Some(definition) => table(&definition.printer),
+            None => table(&printer(&self.kind.api_version(), self.kind.kind)),
+        }
     }
 
     /// One object.
     pub(crate) fn one(&self, entry: &Entry, now: Timestamp) -> Result<Bytes, ApiError> {
         match self.form {
-            Form::Object | Form::Discovery => Ok(entry.bytes.clone()),
-            Form::Metadata => Ok(partial(&parse(entry)?).to_string().into()),
+            Form::Object | Form::Discovery => bytes(self.kind, entry),
+            Form::Metadata => Ok(partial(&parse(self.kind, entry)?).to_string().into()),
             Form::Table => {
-                let object = parse(entry)?;
+                let object = parse(self.kind, entry)?;
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 Ok(self.table(&[object], &metadata, now).to_string().into())
             }
@@ -66,11 +84,12 @@ impl Printing {
         }
         let (name, version) = match self.form {
             Form::Table => {
-                let objects = list.entries.iter().map(|entry| parse(entry)).collect::<Result<Vec<_>, _>>()?;
+                let objects =
+                    list.entries.iter().map(|entry| parse(self.kind, entry)).collect::<Result<Vec<_>, _>>()?;
                 return Ok(self.table(&objects, &metadata, now).to_string().into());
             }
             Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
-            Form::Object | Form::Discovery => (format!("{}List", self.kind.kind), self.kind.api_version()),
+            Form::Object | Form::Discovery => (self.kind.list_kind(), self.kind.api_version()),
         };
         let head = format!(r#"{{"kind":"{name}","apiVersion":"{version}","metadata":{metadata},"items":["#);
         let size: usize = list.entries.iter().map(|entry| entry.bytes.len() + 1).sum();

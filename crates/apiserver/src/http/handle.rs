@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::accept::{Form, Offer, negotiate};
 use super::body::{self, Body, full};
 use super::discovery;
+use super::documents::{self, Documents};
 use super::form::Printing;
 use super::query::Query;
 use super::route::{Resource, Route, route};
@@ -23,7 +24,7 @@ use super::write::Write;
 use crate::access::{Attempt, Identity, Tokens, allows, forbidden};
 use crate::engine::{Engine, Part, Place};
 use crate::error::{ApiError, Reason};
-use crate::kinds::{Deletion, Kind, find};
+use crate::kinds::{Deletion, Kind};
 
 /// What all requests share.
 #[derive(Debug)]
@@ -32,13 +33,14 @@ pub(crate) struct Context {
     tokens: Tokens,
     limits: Limits,
     watches: Arc<Semaphore>,
+    documents: Documents,
     pub(crate) address: SocketAddr,
 }
 
 impl Context {
     pub(crate) fn new(engine: Engine, tokens: Tokens, limits: Limits, address: SocketAddr) -> Self {
         let watches = Arc::new(Semaphore::new(limits.watches));
-        Self { engine, tokens, limits, watches, address }
+        Self { engine, tokens, limits, watches, documents: Documents::default(), address }
     }
 }
 
@@ -118,23 +120,35 @@ async fn answer(context: &Arc<Context>, identity: Option<Arc<Identity>>, request
             let core = route == Route::CoreVersions;
             if negotiate(&accept, Offer::Discovery)? == Form::Discovery {
                 let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-                return Ok(respond(200, content_type, discovery::aggregated(core).to_string()));
+                return Ok(respond(
+                    200,
+                    content_type,
+                    discovery::aggregated(&context.engine.kinds().all(), core).to_string(),
+                ));
             }
-            value(&if core { discovery::core_versions(&context.address.to_string()) } else { discovery::group_list() })
+            value(&if core {
+                discovery::core_versions(&context.address.to_string())
+            } else {
+                discovery::group_list(&context.engine.kinds().all())
+            })
         }
-        Route::Group(name) => match discovery::group(&name) {
+        Route::Group(name) => match discovery::group(&context.engine.kinds().all(), &name) {
             Some(group) => value(&group),
             None => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
         },
-        Route::Resources(group, version) => match discovery::resources(&group, &version) {
+        Route::Resources(group, version) => match discovery::resources(&context.engine.kinds().all(), &group, &version)
+        {
             Some(resources) => value(&resources),
             None => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
         },
-        Route::OpenApiIndex => value(&discovery::openapi_index()),
-        Route::OpenApi(group, version) => match discovery::openapi(&group, &version) {
-            Some(document) => value(&document),
-            None => Err(ApiError::no_resource()),
-        },
+        Route::OpenApiIndex => {
+            documents::answer(&context.documents.index(context.engine.kinds()).await?, "", request.headers())
+        }
+        Route::OpenApi(group, version) => {
+            let query = Query::parse(request.uri().query().unwrap_or_default());
+            let document = context.documents.document(context.engine.kinds(), &group, &version).await?;
+            documents::answer(&document, query.get("hash"), request.headers())
+        }
     }
 }
 
@@ -147,8 +161,9 @@ fn health(context: &Context) -> Response<Body> {
 }
 
 /// The kind behind a resource, and its namespace.
-fn kind_of(resource: &Resource) -> Result<&'static Kind, ApiError> {
-    let kind = find(&resource.group, &resource.version, &resource.plural).ok_or_else(ApiError::no_resource)?;
+fn kind_of(context: &Context, resource: &Resource) -> Result<&'static Kind, ApiError> {
+    let kind = context.engine.kinds().find(&resource.group, &resource.version, &resource.plural);
+    let kind = kind.ok_or_else(ApiError::no_resource)?;
     match kind.namespaced || resource.namespace.is_none() {
         true => Ok(kind),
         false => Err(ApiError::no_resource()),
@@ -181,7 +196,7 @@ async fn collection(
     request: Request<Incoming>,
 ) -> Answer {
     // Who may nothing learns nothing, also not which resources there are: they are the same for all.
-    let kind = kind_of(resource)?;
+    let kind = kind_of(context, resource)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let namespace = resource.namespace.as_deref();
     let may = |verb| authorize(identity, kind, resource, verb, "", "");
@@ -222,7 +237,7 @@ async fn object(
     accept: &str,
     request: Request<Incoming>,
 ) -> Answer {
-    let kind = kind_of(resource)?;
+    let kind = kind_of(context, resource)?;
     if kind.namespaced && resource.namespace.is_none() {
         return Err(ApiError::no_resource());
     }
@@ -245,6 +260,23 @@ async fn object(
         "finalize" if namespace && *request.method() == Method::PUT => {
             may("update")?;
             return write(context, kind, accept, &query, request, async |write| write.finalize(place).await).await;
+        }
+        "scale" if kind.slot.is_some() => {
+            return match *request.method() {
+                Method::GET | Method::HEAD => {
+                    may("get")?;
+                    value(&context.engine.get_scale(place)?)
+                }
+                Method::PUT => {
+                    may("update")?;
+                    write(context, kind, accept, &query, request, async |write| write.scale(place, false).await).await
+                }
+                Method::PATCH => {
+                    may("patch")?;
+                    write(context, kind, accept, &query, request, async |write| write.scale(place, true).await).await
+                }
+                ref other => Err(not_allowed(kind, other)),
+            };
         }
         "binding" | "eviction" if pod => return Err(not_allowed(kind, request.method())),
         "finalize" if namespace => return Err(not_allowed(kind, request.method())),
@@ -289,7 +321,8 @@ async fn write(
     let (engine, now) = (&context.engine, context.engine.time());
     let done = act(Write { engine, query, printing, now, content_type: &content_type, agent: &agent, body }).await?;
     let mut response = respond(done.code.as_u16(), JSON, done.bytes);
-    for warning in done.warnings {
+    let deprecation = kind.definition().and_then(|definition| definition.deprecation.clone());
+    for warning in done.warnings.into_iter().chain(deprecation) {
         // Texts that no header can carry warn nobody.
         if let Ok(warning) = hyper::header::HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(hyper::header::WARNING, warning);

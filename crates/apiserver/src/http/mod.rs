@@ -10,6 +10,7 @@
 mod accept;
 mod body;
 mod discovery;
+mod documents;
 mod form;
 mod handle;
 mod query;

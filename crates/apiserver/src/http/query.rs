@@ -3,6 +3,7 @@
 use crate::engine::{FieldSelector, LabelSelector, ListOptions, RevisionMatch, Selection, WatchOptions, WriteOptions};
 use crate::error::{ApiError, Cause};
 use crate::kinds::Kind;
+use crate::strict::FieldValidation;
 
 /// Decoded parameters; the first of a name counts.
 #[derive(Debug, Default)]
@@ -65,6 +66,20 @@ impl Query {
             dry_run: self.dry_run()?,
             field_manager: manager.to_owned(),
             force: self.flag("force").unwrap_or(false),
+            ..WriteOptions::default()
+        })
+    }
+
+    /// What becomes of unknown fields.
+    ///
+    /// # Errors
+    /// 422 for a mode that there is not, about these options.
+    pub(crate) fn validation(&self, options: &str) -> Result<FieldValidation, ApiError> {
+        let mode = self.get("fieldValidation");
+        FieldValidation::parse(mode).ok_or_else(|| {
+            let message = format!("Unsupported value: {mode:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            let cause = Cause::new("FieldValueNotSupported", message, "fieldValidation");
+            ApiError::invalid("meta.k8s.io", options, "", vec![cause])
         })
     }
 

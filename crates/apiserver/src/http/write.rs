@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::form::Printing;
 use super::query::Query;
 use super::{body, strict};
-use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, Place, WriteOptions};
+use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, PatchKind, Place, WriteOptions};
 use crate::error::ApiError;
 use crate::kinds::Kind;
 
@@ -82,17 +82,39 @@ impl Write<'_> {
     }
 
     pub(crate) async fn patch(self, place: Place<'_>, part: Part) -> Written {
+        let kind = self.patch_kind()?;
+        // An applied object is checked against its type by apply itself.
+        let patch = body::patch(kind, &self.body)?;
+        let mode = self.query.validation("PatchOptions")?;
+        let mut warnings = mode.judge(patch.duplicates).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let options = WriteOptions { validation: mode, ..self.options()? };
+        let patched = self.engine.patch(place, part, kind, &patch.value, &options).await?;
+        warnings.extend(patched.warnings);
+        let code = if patched.created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(Done { code, bytes: self.printing.one(&patched.entry, self.now)?, warnings })
+    }
+
+    /// The language of a patch.
+    fn patch_kind(&self) -> Result<PatchKind, ApiError> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
-        let Some((_, kind)) = PATCH_TYPES.iter().find(|(name, _)| *name == media) else {
+        let known = PATCH_TYPES.iter().find(|(name, _)| *name == media).map(|(_, kind)| *kind);
+        known.ok_or_else(|| {
             let names: Vec<&str> = PATCH_TYPES.iter().map(|(name, _)| *name).collect();
-            return Err(ApiError::unsupported_media_type(&names));
+            ApiError::unsupported_media_type(&names)
+        })
+    }
+
+    /// Writes the scale of a custom object.
+    pub(crate) async fn scale(self, place: Place<'_>, patch: bool) -> Written {
+        let (kind, body) = match patch {
+            true => {
+                let kind = self.patch_kind()?;
+                (Some(kind), body::patch(kind, &self.body)?.value)
+            }
+            false => (None, self.object()?),
         };
-        // An applied object is checked against its type by apply itself; what a patch names and the type does not have is
-        // dropped with the object that comes out.
-        let patch = body::patch(*kind, &self.body)?.value;
-        let (entry, created) = self.engine.patch(place, part, *kind, &patch, &self.options()?).await?;
-        let code = if created { StatusCode::CREATED } else { StatusCode::OK };
-        done(code, self.printing.one(&entry, self.now)?)
+        let scale = self.engine.put_scale(place, kind, &body, &self.options()?).await?;
+        done(StatusCode::OK, scale.to_string().into())
     }
 
     /// Options of a delete: of the body, and of the query where old clients have them.

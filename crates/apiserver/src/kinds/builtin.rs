@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::strategy::{Deletion, Strategy, no_rules, nothing, typed};
 use super::{Kind, configuration, namespace, plain, pod, update, volume};
+use crate::custom;
 
 /// A kind of the core in namespaces, without anything special.
 const BASE: Kind = Kind {
@@ -24,6 +25,7 @@ const BASE: Kind = Kind {
     returns_deleted: false,
     selectable: &[],
     strategy: STRATEGY,
+    slot: None,
 };
 
 const STRATEGY: Strategy = Strategy {
@@ -34,7 +36,11 @@ const STRATEGY: Strategy = Strategy {
     deletion: Deletion::Plain,
 };
 
-/// Every kind that is served.
+/// What all kinds of definitions have in common: their rules are in their slots.
+pub(crate) const CUSTOM: Kind =
+    Kind { generation: true, unconditional: false, strategy: Strategy { complete: Ok, ..STRATEGY }, ..BASE };
+
+/// Every kind that the server knows by itself.
 pub static BUILTIN: &[Kind] = &[
     Kind {
         kind: "Pod",
@@ -215,6 +221,26 @@ pub static BUILTIN: &[Kind] = &[
             validate: plain::priority_class_rules,
             validate_update: plain::priority_class_update,
             ..STRATEGY
+        },
+        ..BASE
+    },
+    Kind {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        singular: "customresourcedefinition",
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        generation: true,
+        unconditional: false,
+        strategy: Strategy {
+            complete: custom::complete,
+            create: custom::create,
+            validate: custom::validate,
+            validate_update: custom::update,
+            deletion: Deletion::Definition,
         },
         ..BASE
     },

@@ -12,13 +12,20 @@ mod strategy;
 mod update;
 mod volume;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
+pub(crate) use builtin::CUSTOM;
 pub use builtin::{BUILTIN, initial_objects};
+pub(crate) use plain::metadata;
 pub(crate) use pod::{bind, is_done, set_condition};
 pub use strategy::{Deletion, Strategy};
-pub(crate) use strategy::{forbidden, invalid};
+pub(crate) use strategy::{forbidden, immutable, invalid};
 
+use crate::custom::{Definition, Slot};
+use crate::error::Cause;
+use crate::schema::{Kind as Type, Types, builtin};
 use crate::store::Attributes;
 
 /// One kind in one version.
@@ -52,9 +59,48 @@ pub struct Kind {
     pub selectable: &'static [(&'static str, &'static str, &'static str)],
     /// What happens on writing.
     pub strategy: Strategy,
+    /// Where the definition of a custom kind is. `None`: the server knows the kind by itself.
+    pub slot: Option<&'static Slot>,
 }
 
 impl Kind {
+    /// The definition of a custom kind, as it is now.
+    #[must_use]
+    pub fn definition(&self) -> Option<Arc<Definition>> {
+        self.slot.and_then(Slot::get)
+    }
+
+    /// What a list of it is called.
+    #[must_use]
+    pub fn list_kind(&self) -> String {
+        self.definition().map_or_else(|| format!("{}List", self.kind), |definition| definition.list_kind.clone())
+    }
+
+    /// An object as the kind has it: no unknown fields, with defaults.
+    pub(crate) fn complete(&self, object: Value) -> Result<Value, serde_json::Error> {
+        match self.definition() {
+            Some(definition) => definition.complete(object),
+            None => (self.strategy.complete)(object),
+        }
+    }
+
+    /// Which rules an object breaks, alone.
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut found = (self.strategy.validate)(object);
+        if let Some(definition) = self.definition() {
+            found.extend(definition.validate(object, old));
+        }
+        found
+    }
+
+    /// What its fields are, for whoever works on objects as values. `None`: it is gone.
+    pub(crate) fn with_type<R>(&self, act: impl FnOnce(&Types, &Type) -> R) -> Option<R> {
+        match self.slot {
+            Some(slot) => slot.get().map(|definition| act(definition.types(), definition.root())),
+            None => builtin().kind(&self.api_version(), self.kind).map(|kind| act(builtin(), &kind)),
+        }
+    }
+
     /// `v1` or `coordination.k8s.io/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {

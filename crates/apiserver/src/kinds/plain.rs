@@ -7,7 +7,7 @@ use super::strategy::{causes, immutable, invalid, typed_with};
 use crate::error::Cause;
 
 /// The rules of metadata, by the core's own: those of a ConfigMap without content are nothing else.
-pub(super) fn metadata(object: &Value) -> Vec<Cause> {
+pub(crate) fn metadata(object: &Value) -> Vec<Cause> {
     let bare = json!({"metadata": object.get("metadata").cloned().unwrap_or_default()});
     match serde_json::from_value::<ConfigMap>(bare) {
         Ok(bare) => causes(minke_core::validation::validate_config_map(&bare)),

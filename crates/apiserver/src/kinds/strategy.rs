@@ -15,6 +15,8 @@ pub enum Deletion {
     Graceful,
     /// After everything in it.
     Namespace,
+    /// After every object of the kind that it defines.
+    Definition,
 }
 
 /// The behaviour of a kind.

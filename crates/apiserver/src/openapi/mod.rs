@@ -65,23 +65,35 @@ fn root(api_version: &str) -> String {
     format!("{prefix}/{api_version}")
 }
 
+/// The schemas of everything that the server knows by itself.
+#[derive(Debug, Default)]
+pub struct Schemas(Map<String, Value>);
+
+impl Schemas {
+    /// Unpacks them: some milliseconds and megabytes, so for as long as documents are made.
+    #[must_use]
+    pub fn unpack() -> Self {
+        Self(builtin_schemas())
+    }
+}
+
 /// The document of a group version.
 #[must_use]
-pub fn document(api_version: &str, resources: &[Resource<'_>]) -> Value {
-    let all = builtin_schemas();
+pub fn document(schemas: &Schemas, api_version: &str, resources: &[Resource<'_>]) -> Value {
+    let Schemas(all) = schemas;
     let mut schemas = Map::new();
     let mut paths = Map::new();
     for resource in resources {
         let name = match resource.schema {
-            None => schema_of(&all, api_version, resource.kind).unwrap_or_else(|| format!("{META}.Unknown")),
+            None => schema_of(all, api_version, resource.kind).unwrap_or_else(|| format!("{META}.Unknown")),
             Some(schema) => {
                 let name = custom_name(api_version, resource.kind);
                 schemas.insert(name.clone(), custom_schema(api_version, resource.kind, schema));
                 name
             }
         };
-        add(&all, &name, &mut schemas);
-        add_references(&all, &schemas.get(&name).cloned().unwrap_or(Value::Null), &mut schemas);
+        add(all, &name, &mut schemas);
+        add_references(all, &schemas.get(&name).cloned().unwrap_or(Value::Null), &mut schemas);
         let patches = if resource.schema.is_some() { &PATCHES[1..] } else { PATCHES };
         let mut base = format!("/{}", root(api_version));
         if resource.namespaced {
@@ -94,14 +106,14 @@ pub fn document(api_version: &str, resources: &[Resource<'_>]) -> Value {
         paths.insert(item.clone(), path(&["get", "put", "patch", "delete"], resource.namespaced, true, operation));
         for below in resource.subresources {
             let of_parent = || (below.kind == resource.kind).then(|| name.clone());
-            let name = of_parent().or_else(|| schema_of(&all, below.api_version, below.kind)).unwrap_or_default();
-            add(&all, &name, &mut schemas);
+            let name = of_parent().or_else(|| schema_of(all, below.api_version, below.kind)).unwrap_or_default();
+            add(all, &name, &mut schemas);
             let operation = |method: &str| self::operation(method, below.api_version, below.kind, &name, patches);
             paths.insert(format!("{item}/{}", below.name), path(below.methods, resource.namespaced, true, operation));
         }
     }
     for name in ["Patch", "Status", "DeleteOptions"] {
-        add(&all, &format!("{META}.{name}"), &mut schemas);
+        add(all, &format!("{META}.{name}"), &mut schemas);
     }
     schemas.entry(format!("{META}.Patch")).or_insert_with(|| {
         json!({"type": "object", "description": "Patch is a change of an object, in the form that its content type says."})
@@ -245,6 +257,7 @@ mod tests {
         let eviction = Subresource { name: "eviction", api_version: "policy/v1", kind: "Eviction", methods: &["post"] };
         let below = [STATUS[0], eviction];
         document(
+            &Schemas::unpack(),
             "v1",
             &[Resource { kind: "Pod", plural: "pods", namespaced: true, subresources: &below, schema: None }],
         )
@@ -313,7 +326,7 @@ mod tests {
                 subresources: &[],
                 schema: Some(schema),
             };
-            let document = document("shop.example/v1", &[resource]);
+            let document = document(&Schemas::unpack(), "shop.example/v1", &[resource]);
             assert!(validates(&document, "shop.example", "v1", "Widget"));
             whole(&document);
             let item = &document["paths"]["/apis/shop.example/v1/widgets/{name}"]["patch"]["requestBody"]["content"];

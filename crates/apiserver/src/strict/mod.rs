@@ -139,6 +139,23 @@ pub fn decode(types: &Types, kind: &Kind, parsed: Parsed, validation: FieldValid
     Ok(Decoded { object: typed.object, warnings: validation.judge(problems)? })
 }
 
+/// A parsed body as a custom object: its fields are told, and what they hold is not looked at.
+///
+/// # Errors
+/// [`StrictError::Strict`] where validation is.
+pub fn decode_custom(
+    types: &Types,
+    kind: &Kind,
+    parsed: Parsed,
+    validation: FieldValidation,
+) -> Result<Decoded, StrictError> {
+    let mut object = parsed.value;
+    let mut problems: Vec<String> =
+        prune(types, kind, &mut object).iter().map(|path| format!("unknown field {path:?}")).collect();
+    problems.extend(parsed.duplicates);
+    Ok(Decoded { object, warnings: validation.judge(problems)? })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

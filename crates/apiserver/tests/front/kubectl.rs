@@ -96,6 +96,33 @@ impl Kubectl<'_> {
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  labels:\n    app: web\nspec:\n  containers:\n  - name: c\n    \
                    image: example.com/x:1\n";
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: conf\ndata:\n  k: edit-me\n";
+const DEFINITION: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: widgets.shop.example
+spec:
+  group: shop.example
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget, shortNames: [wd]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, description: How large it is.}
+          status: {type: object, properties: {size: {type: integer}}}
+    subresources: {status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
+    additionalPrinterColumns:
+    - {name: Size, type: integer, jsonPath: .spec.size}
+"#;
+const WIDGET: &str = "apiVersion: shop.example/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  size: 2\n";
 const NODE: &str = "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n";
 
 async fn conversation(k: &Kubectl<'_>) {
@@ -151,6 +178,39 @@ async fn conversation(k: &Kubectl<'_>) {
     k.has(&k.no(&["get", "node", "n1"], "").await, &["NotFound"]);
     k.has(&k.yes(&["describe", "pod", "web"], "").await, &["Name:", "web", "tier=front", "example.com/x:1"]);
     k.has(&k.yes(&["describe", "cm", "conf"], "").await, &["edited"]);
+
+    // What the kinds are.
+    k.has(&k.yes(&["explain", "pod"], "").await, &["KIND:", "Pod", "spec", "FIELDS"]);
+    k.has(&k.yes(&["explain", "pod.spec.containers"], "").await, &["imagePullPolicy", "DESCRIPTION"]);
+    k.has(&k.yes(&["explain", "lease", "--recursive"], "").await, &["holderIdentity", "leaseDurationSeconds"]);
+
+    // Kinds that come and go.
+    k.has(
+        &k.yes(&["apply", "-f", "-"], DEFINITION).await,
+        &["customresourcedefinition.apiextensions.k8s.io/widgets.shop.example created"],
+    );
+    k.has(
+        &k.yes(&["wait", "crd/widgets.shop.example", "--for=condition=Established", "--timeout=10s"], "").await,
+        &["condition met"],
+    );
+    k.has(
+        &k.yes(&["api-resources", "--api-group=shop.example"], "").await,
+        &["widgets", "wd", "shop.example/v1", "Widget"],
+    );
+    k.has(&k.yes(&["apply", "-f", "-"], WIDGET).await, &["widget.shop.example/w created"]);
+    k.has(&k.yes(&["apply", "-f", "-"], WIDGET).await, &["widget.shop.example/w unchanged"]);
+    k.has(&k.yes(&["apply", "-f", "-"], &WIDGET.replace("size: 2", "size: 3")).await, &["configured"]);
+    k.has(&k.no(&["apply", "-f", "-"], &WIDGET.replace("size: 2", "size: big")).await, &["must be of type integer"]);
+    k.has(&k.no(&["apply", "-f", "-"], &WIDGET.replace("size: 2", "siez: 2")).await, &["unknown field \"spec.siez\""]);
+    k.has(&k.yes(&["get", "wd"], "").await, &["NAME", "SIZE", "w", "3"]);
+    k.has(&k.yes(&["explain", "widget.spec"], "").await, &["size", "<integer>", "How large it is."]);
+    k.has(&k.yes(&["patch", "widget", "w", "--type=merge", "-p", r#"{"spec":{"size":4}}"#], "").await, &["patched"]);
+    k.has(&k.yes(&["scale", "widget", "w", "--replicas=6"], "").await, &["scaled"]);
+    k.has(&k.yes(&["get", "widget", "w", "-o", "jsonpath={.spec.size}"], "").await, &["6"]);
+    k.has(&k.yes(&["apply", "--server-side", "--force-conflicts", "-f", "-"], WIDGET).await, &["serverside-applied"]);
+    k.has(&k.yes(&["describe", "widget", "w"], "").await, &["Kind:", "Widget", "Size:"]);
+    k.has(&k.yes(&["delete", "crd", "widgets.shop.example", "--timeout=20s"], "").await, &["deleted"]);
+    k.no(&["get", "widgets.v1.shop.example"], "").await;
 
     // Waiting and watching.
     k.has(

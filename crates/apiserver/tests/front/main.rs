@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod conversations;
+mod definitions;
 mod hostile;
 mod kubectl;
 mod server;

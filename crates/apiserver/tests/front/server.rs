@@ -38,8 +38,32 @@ impl Drop for TestServer {
 
 impl TestServer {
     pub(crate) async fn start(limits: Limits) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("api.redb"), HistoryLimits::default()).unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), limits).await
+    }
+
+    /// Ends it and starts another one on what it has left.
+    pub(crate) async fn restart(mut self) -> Self {
+        for task in self.tasks.drain(..) {
+            task.abort();
+            drop(task.await);
+        }
+        let directory = std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap());
+        drop(self);
+        Self::start_in(directory, Limits::default()).await
+    }
+
+    async fn start_in(directory: tempfile::TempDir, limits: Limits) -> Self {
+        let path = directory.path().join("api.redb");
+        // Connections of the one before let go of it when they notice.
+        let mut opened = Store::open(&path, HistoryLimits::default());
+        for _ in 0..250 {
+            if opened.is_ok() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            opened = Store::open(&path, HistoryLimits::default());
+        }
+        let store = opened.unwrap();
         let engine = Engine::new(store, Arc::new(SystemClock));
         engine.prepare().await.unwrap();
         let authority = Authority::open(&directory.path().join("pki"), SystemClock.now()).unwrap();
@@ -82,6 +106,16 @@ impl TestServer {
             Method::PATCH => "application/merge-patch+json",
             _ => "application/json",
         };
+        self.send_as(content_type, token, method, path, body).await
+    }
+
+    /// A patch in this language.
+    pub(crate) async fn patch(&self, language: &str, path: &str, body: &Value) -> (u16, Value) {
+        let (code, bytes) = self.send_as(language, ADMIN, Method::PATCH, path, body.to_string().as_bytes()).await;
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn send_as(&self, content_type: &str, token: &str, method: Method, path: &str, body: &[u8]) -> (u16, Bytes) {
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         request = request.header("content-type", content_type);
         if !token.is_empty() {
