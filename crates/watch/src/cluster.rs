@@ -147,10 +147,11 @@ impl Cluster for KubeCluster {
                 break;
             }
         }
-        let Some(why) = denied else { return Ok(Access { watch: true, get: true, why: String::new() }) };
-        let get = self.review(scope, "get").await?;
-        let why = get.clone().map_or(why.clone(), |more| format!("{why}; {more}"));
-        Ok(Access { watch: false, get: get.is_none(), why })
+        let Some(why) = denied else { return Ok(Access::Watch) };
+        Ok(match self.review(scope, "get").await? {
+            None => Access::Get(why),
+            Some(more) => Access::Nothing(format!("{why}; {more}")),
+        })
     }
 
     async fn list(&self, scope: &Scope) -> Result<(Vec<Pod>, String), ApiFault> {

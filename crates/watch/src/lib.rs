@@ -40,5 +40,5 @@ pub mod machine;
 mod watcher;
 
 pub use cluster::{Access, ApiFault, Cluster, KubeCluster, WatchItem};
-pub use machine::{Observer, Report, Scope, Settings, Target};
+pub use machine::{Counters, Observer, Report, Scope, Settings, Target, Whereabouts};
 pub use watcher::{Change, Everything, Subscription, Watcher};

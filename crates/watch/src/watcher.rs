@@ -109,18 +109,7 @@ impl Watcher {
         let (Target::Uid { namespace, name, .. }
         | Target::Named { namespace, name }
         | Target::Expected { namespace, name }) = target.clone();
-        let first = Report {
-            attempt,
-            name: (namespace, name),
-            uid: None,
-            verdict: None,
-            pod: None,
-            missing: false,
-            gone: false,
-            observer: Observer::Starting,
-            moment: Duration::ZERO,
-            at: SystemClock.now(),
-        };
+        let first = Report::unseen(namespace, name, attempt, SystemClock.now());
         let (cell, reports) = watch::channel(first);
         // A watcher that has stopped tells nothing; its subscriptions say so.
         let _ = self.requests.send(Request::Subscribe { id, target, attempt, cell });
@@ -299,7 +288,7 @@ async fn call(cluster: &dyn Cluster, scope: &Scope, action: Action) -> Option<In
         Action::Probe => match bounded(CALL, cluster.access(scope)).await {
             Ok(access) => Input::Probed(access),
             // A cluster without reviews may still have lists.
-            Err(_) => Input::Probed(Access { watch: true, get: true, why: String::new() }),
+            Err(_) => Input::Probed(Access::Watch),
         },
         Action::List { ask } => match bounded(LIST, cluster.list(scope)).await {
             Ok((pods, version)) => Input::Listed { ask, pods, version },

@@ -174,15 +174,17 @@ impl Machine {
             return;
         }
         let probe = now.moment + self.settings.probe_every;
-        if access.watch {
-            self.list(now, actions);
-        } else if access.get {
-            self.blind_since = None;
-            self.link = Link::Polling { next: now.moment, probe, why: access.why };
-            self.drive_link(now, actions);
-        } else {
-            self.blind_since = None;
-            self.link = Link::Blind { probe, why: access.why };
+        match access {
+            Access::Watch => self.list(now, actions),
+            Access::Get(why) => {
+                self.blind_since = None;
+                self.link = Link::Polling { next: now.moment, probe, why };
+                self.drive_link(now, actions);
+            }
+            Access::Nothing(why) => {
+                self.blind_since = None;
+                self.link = Link::Blind { probe, why };
+            }
         }
     }
 

@@ -26,7 +26,9 @@ use minke_core::judgement::{Now, Presence};
 
 use link::Link;
 use subscriber::Subscriber;
-pub use types::{Access, Action, ApiFault, Counters, Input, Observer, Report, Scope, Settings, SubscriberId, Target};
+pub use types::{
+    Access, Action, ApiFault, Counters, Input, Observer, Report, Scope, Settings, SubscriberId, Target, Whereabouts,
+};
 
 /// Namespace and name.
 type Name = (String, String);

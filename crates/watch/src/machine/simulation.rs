@@ -204,7 +204,7 @@ fn watch_inputs(world: &[Change], stream: u64, from: u64, at: Duration, fault: u
 fn answers(world: &[Change], action: &Action, at: Duration, fault: u8) -> Vec<(Duration, Input)> {
     let later = at + Duration::from_millis(10 + u64::from(fault) * 3);
     match action {
-        Action::Probe => vec![(later, Input::Probed(Access { watch: true, get: true, why: String::new() }))],
+        Action::Probe => vec![(later, Input::Probed(Access::Watch))],
         Action::List { ask } => match fault {
             0..25 => vec![],
             25..60 => vec![(later, Input::ListFailed { ask: *ask, fault: ApiFault::Unreachable("x".into()) })],

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use minke_core::judgement::{History, Now, Presence, Sight, Stage, Verdict, judge};
 
-use super::{Name, Observer, Report, Settings, Target, is_older};
+use super::{Name, Observer, Report, Settings, Target, Whereabouts, is_older};
 
 /// What a report is about; told once.
 #[derive(Debug, PartialEq)]
@@ -14,8 +14,7 @@ struct News {
     verdict: Option<Verdict>,
     pod: Option<Arc<Pod>>,
     observer: Observer,
-    missing: bool,
-    gone: bool,
+    whereabouts: Whereabouts,
 }
 
 #[derive(Debug)]
@@ -201,14 +200,22 @@ impl Subscriber {
         self.uid.is_some() && self.is_puzzling() && settings.events_every.is_some_and(rested)
     }
 
+    fn whereabouts(&self) -> Whereabouts {
+        match (&self.pod, self.presence) {
+            (None, _) if self.missing => Whereabouts::Missing,
+            (None, _) => Whereabouts::Unseen,
+            (Some(_), Presence::Here) => Whereabouts::Present,
+            (Some(_), Presence::Gone | Presence::Replaced) => Whereabouts::Gone,
+        }
+    }
+
     /// What is to be told, if it is news.
     pub(super) fn report(&mut self, observer: Observer, now: Now) -> Option<Report> {
         let news = News {
             verdict: self.verdict.clone(),
             pod: self.pod.clone(),
             observer: observer.clone(),
-            missing: self.missing,
-            gone: self.presence != Presence::Here,
+            whereabouts: self.whereabouts(),
         };
         if self.told.as_ref() == Some(&news) {
             return None;
@@ -220,8 +227,7 @@ impl Subscriber {
             uid: self.uid.clone(),
             verdict: self.verdict.clone(),
             pod: self.pod.clone(),
-            missing: self.missing,
-            gone: self.presence != Presence::Here,
+            whereabouts: self.whereabouts(),
             observer,
             moment: now.moment,
             at: now.wall,

@@ -69,7 +69,7 @@ impl Bed {
     }
 
     fn opened(mut self, pods: Vec<Pod>) -> Self {
-        self.take(Input::Probed(Access { watch: true, get: true, why: String::new() }));
+        self.take(Input::Probed(Access::Watch));
         let ask = self.ask();
         self.take(Input::Listed { ask, pods, version: "100".to_owned() });
         self
@@ -249,7 +249,7 @@ fn an_answer_from_before_a_subscription_says_nothing_about_it() {
     bed.subscribe(2, Target::Uid { namespace: "ns".into(), name: "a".into(), uid: "u9".into() }, 1);
     bed.take(Input::Got { ask: asked.unwrap(), namespace: "ns".into(), name: "a".into(), pod: None });
     assert_eq!(bed.cause(2), None);
-    assert!(bed.reports[&1].missing);
+    assert_eq!(bed.reports[&1].whereabouts, Whereabouts::Missing);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn an_unreachable_cluster_is_tried_with_back_off_and_said_to_be_stale() {
 fn without_lists_pods_are_asked_for_by_name() {
     let mut bed = Bed::new(Scope::namespace("ns"));
     bed.named(1, "a");
-    bed.take(Input::Probed(Access { watch: false, get: true, why: "not allowed to list pods".into() }));
+    bed.take(Input::Probed(Access::Get("not allowed to list pods".into())));
     bed.answer(Some(pod("a", "u1", 50, &running())));
     assert!(matches!(bed.reports[&1].observer, Observer::Polling(_)));
     bed.pass(3000);
@@ -396,7 +396,7 @@ fn without_lists_pods_are_asked_for_by_name() {
 fn with_nothing_allowed_it_says_so_and_asks_again_later() {
     let mut bed = Bed::new(Scope::namespace("ns"));
     bed.named(1, "a");
-    bed.take(Input::Probed(Access { watch: false, get: false, why: "not allowed to get pods".into() }));
+    bed.take(Input::Probed(Access::Nothing("not allowed to get pods".into())));
     assert_eq!(bed.reports[&1].observer, Observer::Blind("not allowed to get pods".into()));
     bed.pass(60_000);
     assert_eq!(bed.machine.counters().probes, 2);
@@ -409,7 +409,7 @@ fn rights_that_are_taken_away_while_watching_degrade_to_polling() {
     let (stream, _) = bed.stream();
     bed.take(Input::WatchFailed { stream, fault: ApiFault::Denied("revoked".into()) });
     assert_eq!(bed.machine.counters().probes, 2);
-    bed.take(Input::Probed(Access { watch: false, get: true, why: "revoked".into() }));
+    bed.take(Input::Probed(Access::Get("revoked".into())));
     bed.answer(Some(pod("a", "u1", 51, &broken())));
     assert_eq!(bed.cause(1), Some(Cause::InvalidImageName));
 }

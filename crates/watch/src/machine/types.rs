@@ -131,15 +131,15 @@ impl Default for Settings {
     }
 }
 
-/// What one may do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Access {
-    /// List and watch Pods.
-    pub watch: bool,
-    /// Get Pods by name.
-    pub get: bool,
-    /// What is missing, for people.
-    pub why: String,
+/// What one may do with the Pods of a scope, and, for people, what is missing for more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// List and watch them.
+    Watch,
+    /// Only get them by name.
+    Get(String),
+    /// Not even that.
+    Nothing(String),
 }
 
 /// Why a call failed, in the kinds that decide what is done next.
@@ -342,6 +342,19 @@ pub enum Observer {
     Blind(String),
 }
 
+/// Whether a Pod is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Whereabouts {
+    /// Nobody has seen it, nor looked at everything.
+    Unseen,
+    /// It was never seen, and a complete view did not have it.
+    Missing,
+    /// It was there when it was seen last.
+    Present,
+    /// It is not there any more.
+    Gone,
+}
+
 /// What a subscriber is told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -355,16 +368,32 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     /// The Pod as it was seen last.
     pub pod: Option<Arc<Pod>>,
-    /// A complete view did not have it, and it was never seen.
-    pub missing: bool,
-    /// It is not there any more.
-    pub gone: bool,
+    /// Whether it is there.
+    pub whereabouts: Whereabouts,
     /// How well the cluster is seen.
     pub observer: Observer,
     /// When, on the watcher's monotonic clock.
     pub moment: Duration,
     /// When, on the wall.
     pub at: Timestamp,
+}
+
+impl Report {
+    /// Of a Pod of which nothing is known; with an empty name, of the observer alone.
+    #[must_use]
+    pub fn unseen(namespace: impl Into<String>, name: impl Into<String>, attempt: u32, at: Timestamp) -> Self {
+        Self {
+            attempt,
+            name: (namespace.into(), name.into()),
+            uid: None,
+            verdict: None,
+            pod: None,
+            whereabouts: Whereabouts::Unseen,
+            observer: Observer::Starting,
+            moment: Duration::ZERO,
+            at,
+        }
+    }
 }
 
 /// What a machine has asked of the cluster.

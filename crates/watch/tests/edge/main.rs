@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube::{Client, Config};
 use minke_core::judgement::{Cause, Verdict};
 use minke_watch::compat::PodWatcher;
-use minke_watch::{KubeCluster, Observer, Report, Scope, Settings, Subscription, Target, Watcher};
+use minke_watch::{KubeCluster, Observer, Report, Scope, Settings, Subscription, Target, Watcher, Whereabouts};
 use serde_json::{Value, json};
 use server::{Fault, Server};
 use tokio::time::timeout;
@@ -98,7 +98,7 @@ async fn a_pod_from_its_creation_to_its_end() {
     let server = Server::start().await;
     let watcher = watch(&server);
     let mut web = watcher.subscribe(Target::named("ns", "web"), 3);
-    until(&mut web, "missing", |r| r.missing).await;
+    until(&mut web, "missing", |r| r.whereabouts == Whereabouts::Missing).await;
     server.put("web", pod("u1", &waits("ContainerCreating", "")));
     until(&mut web, "waiting", |r| matches!(r.verdict, Some(Verdict::Waiting { .. }))).await;
     server.put("web", pod("u1", &running()));

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, LogParams};
 use minke_core::judgement::{Cause, Failure};
-use minke_watch::Report;
+use minke_watch::{Report, Whereabouts};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -38,7 +38,7 @@ impl Logs {
 
     /// Begins to follow whatever has started.
     pub(super) fn follow(&mut self, report: &Report) {
-        let Some(pod) = report.pod.as_ref().filter(|_| self.on && !report.gone) else { return };
+        let Some(pod) = report.pod.as_ref().filter(|_| self.on && report.whereabouts == Whereabouts::Present) else { return };
         let status = pod.status.iter();
         let statuses = status.flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses).flatten());
         for container in statuses {
@@ -95,7 +95,8 @@ impl Logs {
     /// The last lines of the container to blame.
     pub(super) async fn last_words(&self, report: &Report, failure: &Failure) -> Vec<String> {
         let ran = failure.evidence.exit_code.is_some() || failure.cause == Cause::CrashLoop;
-        let Some(container) = failure.evidence.container.clone().filter(|_| self.on && ran && !report.gone) else {
+        let is_there = report.whereabouts == Whereabouts::Present;
+        let Some(container) = failure.evidence.container.clone().filter(|_| self.on && ran && is_there) else {
             return Vec::new();
         };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &report.name.0);

@@ -171,18 +171,9 @@ async fn pass_all(mut everything: Everything, namespace: String, reports: mpsc::
     while let Some(change) = everything.next().await {
         let report = match change {
             Change::Pod(report) => *report,
-            Change::Observer(observer) => Report {
-                attempt: 1,
-                name: (namespace.clone(), String::new()),
-                uid: None,
-                verdict: None,
-                pod: None,
-                missing: false,
-                gone: false,
-                observer,
-                moment: Duration::ZERO,
-                at: SystemClock.now(),
-            },
+            Change::Observer(observer) => {
+                Report { observer, ..Report::unseen(namespace.clone(), "", 1, SystemClock.now()) }
+            }
         };
         if reports.send(report).is_err() {
             return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use minke_core::judgement::{Category, Cause, Evidence, Finding, Stage, Verdict};
-use minke_watch::{Observer, Report};
+use minke_watch::{Observer, Report, Whereabouts};
 use serde::Serialize;
 
 /// `--output`.
@@ -110,13 +110,13 @@ impl<'a> Line<'a> {
             cause: None,
             remaining_ms: None,
             also: Vec::new(),
-            gone: report.gone,
+            gone: report.whereabouts == Whereabouts::Gone,
             observer,
             observer_message,
         };
         let remaining = |until: &Option<Duration>| until.map(|until| millis(until.saturating_sub(report.moment)));
         match &report.verdict {
-            None if report.missing => line.verdict = "Missing",
+            None if report.whereabouts == Whereabouts::Missing => line.verdict = "Missing",
             None => {}
             Some(Verdict::Healthy(healthy)) => {
                 line.verdict = "Healthy";
@@ -152,7 +152,7 @@ pub(super) fn words(report: &Report) -> Option<String> {
         Observer::Starting | Observer::Current | Observer::Polling(_) | Observer::Blind(_) => "",
     };
     let text = match &report.verdict {
-        None if report.missing => "there is no such pod yet".to_owned(),
+        None if report.whereabouts == Whereabouts::Missing => "there is no such pod yet".to_owned(),
         None if unseen.is_empty() => return None,
         None => "waiting".to_owned(),
         Some(Verdict::Healthy(healthy)) => {
@@ -167,7 +167,7 @@ pub(super) fn words(report: &Report) -> Option<String> {
         Some(Verdict::Failed(failure)) => format!("failed: {failure}"),
         Some(Verdict::Succeeded) => "completed".to_owned(),
     };
-    let gone = if report.gone { " (gone)" } else { "" };
+    let gone = if report.whereabouts == Whereabouts::Gone { " (gone)" } else { "" };
     Some(format!("{text}{gone}{unseen}"))
 }
 
@@ -185,8 +185,7 @@ mod tests {
             uid: Some("u1".to_owned()),
             verdict,
             pod: None,
-            missing: false,
-            gone: false,
+            whereabouts: Whereabouts::Present,
             observer: Observer::Current,
             moment: Duration::from_secs(2),
             at: Timestamp::UNIX_EPOCH,
@@ -238,7 +237,7 @@ mod tests {
         let creating = Verdict::Waiting { stage: Stage::Creating, why: None, until: None };
         assert_eq!(say(creating).unwrap(), "containers are being created");
         assert_eq!(words(&report(None)), None);
-        assert_eq!(words(&Report { missing: true, ..report(None) }).unwrap(), "there is no such pod yet");
+        assert_eq!(words(&Report { whereabouts: Whereabouts::Missing, ..report(None) }).unwrap(), "there is no such pod yet");
         let stale = Report { observer: Observer::Stale, ..report(Some(Verdict::Succeeded)) };
         assert_eq!(words(&stale).unwrap(), "completed (the cluster does not answer)");
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use minke_core::judgement::{Category, Cause, Failure, Verdict};
-use minke_watch::Report;
+use minke_watch::{Report, Whereabouts};
 
 use crate::exit::Exit;
 
@@ -88,8 +88,10 @@ impl Board {
         }
         let key = (report.name.0.clone(), report.name.1.clone(), uid);
         let standing = match (self.wanted, &report.verdict) {
-            (Wanted::Deleted, _) if report.gone || report.missing => Standing::Met,
-            (Wanted::Deleted, _) => Standing::Open,
+            (Wanted::Deleted, _) => match report.whereabouts {
+                Whereabouts::Gone | Whereabouts::Missing => Standing::Met,
+                Whereabouts::Unseen | Whereabouts::Present => Standing::Open,
+            },
             (Wanted::Ready | Wanted::Completed, Some(Verdict::Succeeded)) => Standing::Met,
             (Wanted::Ready, Some(Verdict::Healthy(healthy))) if healthy.ready => Standing::Met,
             (Wanted::Ready | Wanted::Completed, Some(Verdict::Failed(failure))) => {
@@ -136,8 +138,7 @@ mod tests {
             uid: Some(uid.to_owned()),
             verdict,
             pod: None,
-            missing: false,
-            gone: false,
+            whereabouts: Whereabouts::Present,
             observer: Observer::Current,
             moment: Duration::ZERO,
             at: Timestamp::UNIX_EPOCH,
@@ -184,9 +185,9 @@ mod tests {
     fn deleted_means_gone_and_not_going() {
         let mut board = named(Wanted::Deleted, &["a"]);
         assert_eq!(board.take(report("a", "1", failed(Cause::Deleted))), State::Waiting);
-        assert_eq!(board.take(Report { gone: true, ..report("a", "1", failed(Cause::Deleted)) }), State::Reached);
+        assert_eq!(board.take(Report { whereabouts: Whereabouts::Gone, ..report("a", "1", failed(Cause::Deleted)) }), State::Reached);
         let mut board = named(Wanted::Deleted, &["a"]);
-        assert_eq!(board.take(Report { missing: true, ..report("a", "1", None) }), State::Reached);
+        assert_eq!(board.take(Report { whereabouts: Whereabouts::Missing, ..report("a", "1", None) }), State::Reached);
     }
 
     #[test]
