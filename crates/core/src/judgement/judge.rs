@@ -173,14 +173,36 @@ fn open(
     }
 }
 
+/// Which of two findings is the root: the smaller.
+fn depth(taken: Option<Timestamp>, finding: &Finding) -> (bool, u8) {
+    // What a container did before the Pod was taken away is its own doing.
+    let own = finding.evidence.container.is_some();
+    let earlier = own && taken.zip(finding.evidence.at).is_some_and(|(taken, at)| at < taken);
+    (!earlier, finding.cause.rank())
+}
+
+/// What is wrong with what is seen now, the root first, whatever patience it still has: for those who decide by rules of
+/// their own and want it named as everybody else does. Empty: nothing is wrong.
+#[must_use]
+pub fn diagnose(sight: &Sight<'_>, policy: &Policy) -> Vec<Finding> {
+    if completed(sight, policy) {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    merge(&mut all, find::find(sight, policy, &History::default()).0);
+    let taken = taken_at(sight.pod);
+    let hope = |finding: &Finding| match finding.severity {
+        Severity::Permanent => 0,
+        Severity::Transient(_) => 1,
+        Severity::Waiting(_) => 2,
+        Severity::Foretold => 3,
+    };
+    all.sort_by_key(|finding| (hope(finding), depth(taken, finding)));
+    all
+}
+
 fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, terminal: Vec<Finding>) -> Verdict {
     let taken = taken_at(sight.pod);
-    // What a container did before the Pod was taken away is its own doing.
-    let key = |finding: &Finding| {
-        let own = finding.evidence.container.is_some();
-        let earlier = own && taken.zip(finding.evidence.at).is_some_and(|(taken, at)| at < taken);
-        (!earlier, finding.cause.rank())
-    };
     let (since, mut all) = match history.settling.take() {
         None => (now.moment, Vec::new()),
         Some(before) => {
@@ -190,7 +212,7 @@ fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, t
         }
     };
     merge(&mut all, terminal);
-    let at = all.iter().enumerate().min_by_key(|(place, finding)| (key(finding), *place)).map_or(0, |(at, _)| at);
+    let at = all.iter().enumerate().min_by_key(|(place, finding)| (depth(taken, finding), *place)).map_or(0, |(at, _)| at);
     let best = all.remove(at);
     if now.moment.saturating_sub(since) >= policy.budgets.settle {
         let failure = Failure { cause: best.cause, evidence: best.evidence, later: all, since };

@@ -30,7 +30,7 @@ pub use cause::{Category, Cause};
 pub use find::{Now, Policy, Presence, Sight};
 pub use history::History;
 pub use image::pull_cause;
-pub use judge::{Judged, judge};
+pub use judge::{Judged, diagnose, judge};
 pub use verdict::{Evidence, Failure, Finding, Healthy, Role, Severity, Stage, Verdict};
 
 #[cfg(test)]

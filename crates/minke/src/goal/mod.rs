@@ -2,21 +2,29 @@
 //!
 //! ```text
 //! (standing of each Pod, Until) ──verdict──► per Pod ──evaluate──► Reached | Waiting | Failed(why)
+//!            └──diagnosis──► what is wrong, as `minke_core::judgement` names it ──fault──► the exit code
 //! ```
 //!
 //! `running`: each Pod has had a moment at which every container of it ran, or had completed with 0 where it is not
 //! restarted. The first Pod that can't get there fails the whole. `completed`: every Pod has ended; failures are told when all have.
 
+mod diagnosis;
+mod fault;
 mod verdict;
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use minke_core::identity::PodKey;
+use minke_core::judgement::Finding;
 use minke_kubelet::PodReport;
 use serde::Serialize;
 
+pub(crate) use self::diagnosis::{of_report, of_tracked};
+pub(crate) use self::fault::Fault;
 use crate::exit::Exit;
 
 /// What `minke run` waits for.
@@ -62,6 +70,8 @@ pub(crate) struct Tracked {
     pub(crate) standing: Standing,
     /// Failures of the machine on its behalf that no status shows (sandbox, mounts), and the newest one's text.
     pub(crate) trouble: Trouble,
+    /// What events said of it, newest first.
+    pub(crate) events: VecDeque<Event>,
 }
 
 /// Repeated failures that only events tell of.
@@ -73,25 +83,21 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
 }
 
-/// Whose fault it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
-    /// A container ended with an error, or can't be started.
-    Container,
-    /// Admission refused a Pod.
-    Rejected,
-    /// An image, a volume, the runtime or the machine.
-    System,
-}
+/// How many events of a Pod are kept: more than one trouble makes before it is told.
+const EVENTS: usize = 32;
 
-impl Cause {
-    /// The exit code that stands for it.
-    pub(crate) fn exit(self) -> Exit {
-        match self {
-            Self::Container => Exit::ContainerFailed,
-            Self::Rejected => Exit::Rejected,
-            Self::System => Exit::System,
-        }
+impl Tracked {
+    /// A Pod that has not been handed over.
+    pub(crate) fn queued(key: PodKey, pod: Arc<Pod>) -> Self {
+        Self { key, pod, standing: Standing::Queued, trouble: Trouble::default(), events: VecDeque::new() }
+    }
+
+    /// Keeps what an event said.
+    pub(crate) fn heard(&mut self, reason: &str, message: &str) {
+        let event =
+            Event { reason: Some(reason.to_owned()), message: Some(message.to_owned()), ..Event::default() };
+        self.events.push_front(event);
+        self.events.truncate(EVENTS);
     }
 }
 
@@ -101,9 +107,16 @@ pub(crate) struct Blocked {
     /// The Pod, `namespace/name`.
     pub(crate) pod: String,
     /// Whose fault it is.
-    pub(crate) cause: Cause,
+    pub(crate) fault: Fault,
     /// What happened.
-    pub(crate) message: String,
+    pub(crate) why: Finding,
+}
+
+impl fmt::Display for Blocked {
+    /// `default/web: ImageNotFound: container app (image x:2): … [configuration]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.pod, self.why, self.why.cause.category())
+    }
 }
 
 /// The state of the goal.
@@ -123,7 +136,7 @@ impl Goal {
         match self {
             Self::Reached => Some(Exit::Reached),
             Self::Waiting => None,
-            Self::Failed(blocked) => blocked.iter().map(|b| b.cause).max().map(Cause::exit),
+            Self::Failed(blocked) => blocked.iter().map(|b| b.fault).max().map(Fault::exit),
         }
     }
 }
@@ -136,7 +149,7 @@ enum Verdict {
     /// Not yet.
     Waiting,
     /// Never.
-    Blocked(Cause, String),
+    Blocked(Fault, Box<Finding>),
 }
 
 /// Judges all Pods together.
@@ -147,8 +160,8 @@ pub(crate) fn evaluate(pods: &[Tracked], until: Until) -> Goal {
         match verdict::of(tracked, until) {
             Verdict::Met => {}
             Verdict::Waiting => waiting = true,
-            Verdict::Blocked(cause, message) => {
-                blocked.push(Blocked { pod: tracked.key.full_name(), cause, message });
+            Verdict::Blocked(fault, why) => {
+                blocked.push(Blocked { pod: tracked.key.full_name(), fault, why: *why });
             }
         }
     }

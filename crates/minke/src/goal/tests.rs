@@ -1,6 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "json! literals read best as arguments")]
 
 use minke_core::identity::PodUid;
+use minke_core::judgement::Cause;
 use minke_kubelet::{PodStage, PodTimings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,12 +16,9 @@ fn tracked_with(spec: Value, stage: PodStage, status: Value) -> Tracked {
     }))
     .unwrap();
     let pod = Arc::new(pod);
-    Tracked {
-        key: PodKey::new("default", "web", PodUid::new("u-1").unwrap()),
-        pod: pod.clone(),
-        standing: Standing::Reported(PodReport { pod, stage, timings: PodTimings::default() }),
-        trouble: Trouble::default(),
-    }
+    let key = PodKey::new("default", "web", PodUid::new("u-1").unwrap());
+    let standing = Standing::Reported(PodReport { pod: pod.clone(), stage, timings: PodTimings::default() });
+    Tracked { standing, ..Tracked::queued(key, pod) }
 }
 
 fn spec(restart: &str, names: &[&str]) -> Value {
@@ -83,6 +81,10 @@ fn until_running_table() {
         ("registry away",                spec("Always", &one), Syncing, status("Pending", &[("a", waiting("RegistryUnavailable"))]), None),
         ("config",                       spec("Always", &one), Syncing, status("Pending", &[("a", waiting("CreateContainerConfigError"))]), Some(5)),
         ("create",                       spec("Always", &one), Syncing, status("Pending", &[("a", waiting("CreateContainerError"))]), Some(5)),
+        ("registry away, backing off",   spec("Always", &one), Syncing, status("Pending", &[("a", json!({"waiting": {"reason": "ImagePullBackOff", "message": "RegistryUnavailable: x"}}))]), None),
+        ("one failed for good",          spec("Never", &two), Syncing, status("Running", &[("a", exited(3)), ("b", running())]), Some(1)),
+        ("evicted",                      spec("Never", &one), Finished, json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}), Some(5)),
+        ("past its deadline",            spec("Never", &one), Finished, json!({"phase": "Failed", "reason": "DeadlineExceeded"}), Some(1)),
         ("start",                        spec("Always", &one), Syncing, status("Pending", &[("a", waiting("RunContainerError"))]), Some(1)),
     ];
     for (name, spec, stage, status, expected) in table {
@@ -142,7 +144,8 @@ fn a_command_that_is_not_there_fails_even_behind_the_back_off() {
     let goal = evaluate(&[tracked_with(spec("Always", &["a"]), PodStage::Syncing, status)], Until::Running);
     let Goal::Failed(blocked) = &goal else { panic!("{goal:?}") };
     assert_eq!(goal.exit(), Some(Exit::ContainerFailed));
-    assert!(blocked[0].message.contains("executable file not found"), "{}", blocked[0].message);
+    assert_eq!(blocked[0].why.cause, Cause::CommandNotFound);
+    assert!(blocked[0].why.to_string().contains("executable file not found"), "{}", blocked[0].why);
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn a_failed_pod_says_which_container_and_how() {
     let status = status("Failed", &[("a", exited(0)), ("b", exited(42))]);
     let goal = evaluate(&[tracked_with(spec("Never", &["a", "b"]), PodStage::Finished, status)], Until::Running);
     let Goal::Failed(blocked) = goal else { panic!("{goal:?}") };
-    assert_eq!(blocked[0].message, "container b ended with 42 (Error)");
+    assert_eq!(blocked[0].why.to_string(), "ContainerFailed: container b (image i): exit code 42: Error");
     assert_eq!(blocked[0].pod, "default/web");
 }
 
@@ -179,6 +182,38 @@ fn trouble_that_repeats_is_the_systems_fault() {
 }
 
 #[test]
+fn trouble_that_events_explain_is_named() {
+    let mut tracked = tracked_with(spec("Always", &["a"]), PodStage::Syncing, status("Pending", &[]));
+    tracked.trouble.count = 3;
+    tracked.heard("FailedCreatePodSandBox", "plugin said no");
+    let goal = evaluate(std::slice::from_ref(&tracked), Until::Running);
+    let Goal::Failed(blocked) = &goal else { panic!("{goal:?}") };
+    assert_eq!((goal.exit(), blocked[0].why.cause), (Some(Exit::System), Cause::SandboxFailed));
+    // What can't heal is told at once.
+    tracked.trouble = Trouble::default();
+    tracked.heard("FailedMount", "hostPath type check failed: /x is not a directory");
+    let goal = evaluate(&[tracked], Until::Running);
+    let Goal::Failed(blocked) = &goal else { panic!("{goal:?}") };
+    assert_eq!((goal.exit(), blocked[0].why.cause), (Some(Exit::System), Cause::VolumeMissing));
+}
+
+#[test]
+fn a_refusal_has_a_cause_whatever_its_reason() {
+    let mut tracked = tracked_with(spec("Always", &["a"]), PodStage::Syncing, json!({}));
+    for (reason, cause) in [
+        ("OutOfmemory", Cause::OutOfResource),
+        ("NodePorts", Cause::AdmissionRejected),
+        ("SysctlForbidden", Cause::AdmissionForbidden),
+        ("BrandNew", Cause::AdmissionRejected),
+    ] {
+        tracked.standing = Standing::Rejected { reason: reason.to_owned(), message: "no".to_owned() };
+        let goal = evaluate(std::slice::from_ref(&tracked), Until::Running);
+        let Goal::Failed(blocked) = &goal else { panic!("{goal:?}") };
+        assert_eq!((goal.exit(), blocked[0].why.cause), (Some(Exit::Rejected), cause), "{reason}");
+    }
+}
+
+#[test]
 fn completed_tells_failures_only_when_all_have_ended() {
     let failed = tracked_with(spec("Never", &["a"]), PodStage::Finished, status("Failed", &[("a", exited(1))]));
     let runs = tracked_with(spec("Never", &["a"]), PodStage::Syncing, status("Running", &[("a", running())]));
@@ -188,11 +223,12 @@ fn completed_tells_failures_only_when_all_have_ended() {
 
 #[test]
 fn the_gravest_cause_decides_the_code() {
-    let blocked = |cause| Blocked { pod: "p".to_owned(), cause, message: String::new() };
-    let exit = |causes: &[Cause]| Goal::Failed(causes.iter().map(|c| blocked(*c)).collect()).exit();
-    assert_eq!(exit(&[Cause::Container, Cause::Rejected]), Some(Exit::Rejected));
-    assert_eq!(exit(&[Cause::System, Cause::Rejected]), Some(Exit::System));
-    assert_eq!(exit(&[Cause::Container]), Some(Exit::ContainerFailed));
+    let why = || diagnosis::plain(Cause::PodFailed, "", "");
+    let blocked = |fault| Blocked { pod: "p".to_owned(), fault, why: why() };
+    let exit = |faults: &[Fault]| Goal::Failed(faults.iter().map(|f| blocked(*f)).collect()).exit();
+    assert_eq!(exit(&[Fault::Container, Fault::Rejected]), Some(Exit::Rejected));
+    assert_eq!(exit(&[Fault::System, Fault::Rejected]), Some(Exit::System));
+    assert_eq!(exit(&[Fault::Container]), Some(Exit::ContainerFailed));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What people and programs read: standard output carries results and logs only, everything else goes to standard
 //! error.
 
+pub(crate) mod blame;
 pub(crate) mod diagnostics;
 pub(crate) mod progress;
 pub(crate) mod result;

@@ -10,7 +10,8 @@ use minke_kubelet::{PodReport, PodStage, PodTimings};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::goal::{Goal, Standing, Tracked, Until};
+use crate::goal::{self, Goal, Standing, Tracked, Until};
+use crate::output::blame::Blame;
 
 /// What `minke run` came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,6 +61,9 @@ pub(crate) struct PodResult {
     /// The path or address of its manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) manifest: Option<String>,
+    /// What is wrong with it, the root alone, named as `minke watch` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<Blame>,
     /// Its containers in the spec's order, init containers first.
     pub(crate) containers: Vec<ContainerResult>,
     /// When its steps happened.
@@ -180,6 +184,7 @@ impl PodResult {
             result.pod_ip = status.pod_ip.clone().filter(|ip| !ip.is_empty());
         }
         result.stage = Some(report.stage);
+        result.why = goal::of_report(report).first().map(Blame::of);
         result.timings = TimingsResult::from(&report.timings);
         result
     }
@@ -187,7 +192,7 @@ impl PodResult {
     /// Of a Pod that this command asked for.
     pub(crate) fn of_tracked(tracked: &Tracked) -> Self {
         let key = &tracked.key;
-        match &tracked.standing {
+        let result = match &tracked.standing {
             Standing::Reported(report) => Self::of_report(key, report),
             Standing::Queued => Self::without_status(key, &tracked.pod, "Queued"),
             Standing::Offered | Standing::Applied => Self::without_status(key, &tracked.pod, "Pending"),
@@ -198,7 +203,8 @@ impl PodResult {
                 result.message.clone_from(message);
                 result
             }
-        }
+        };
+        Self { why: goal::of_tracked(tracked).first().map(Blame::of), ..result }
     }
 
     fn without_status(key: &PodKey, pod: &Pod, phase: &str) -> Self {
@@ -213,6 +219,7 @@ impl PodResult {
             stage: None,
             source: annotation(pod, CONFIG_SOURCE),
             manifest: annotation(pod, MANIFEST),
+            why: None,
             containers: containers(pod),
             timings: TimingsResult::default(),
         }
@@ -286,7 +293,7 @@ impl ContainerResult {
 /// Puts the result of a run together.
 pub(crate) fn run_result(until: Until, exit: Exit, goal: &Goal, duration_ms: u64, pods: &[Tracked]) -> RunResult {
     let failures = match goal {
-        Goal::Failed(blocked) => blocked.iter().map(|b| format!("{}: {}", b.pod, b.message)).collect(),
+        Goal::Failed(blocked) => blocked.iter().map(ToString::to_string).collect(),
         Goal::Reached | Goal::Waiting => Vec::new(),
     };
     RunResult {
@@ -329,5 +336,9 @@ mod tests {
         let main = &value["containers"][2];
         assert_eq!((&main["state"], &main["reason"]), (&json!("Waiting"), &json!("CrashLoopBackOff")));
         assert_eq!((&main["exitCode"], &main["restarts"]), (&json!(7), &json!(4)));
+        let why = &value["why"];
+        assert_eq!((&why["cause"], &why["category"]), (&json!("CrashLoop"), &json!("program")));
+        assert_eq!((&why["evidence"]["container"], &why["evidence"]["exitCode"]), (&json!("main"), &json!(7)));
+        assert!(why["remedy"].is_string() && why["message"].as_str().unwrap().contains("back-off 20s"), "{why}");
     }
 }

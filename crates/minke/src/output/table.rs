@@ -49,7 +49,7 @@ fn container_cells(container: &ContainerResult) -> [String; 4] {
 pub(crate) fn of_pods(pods: &[PodResult], wide: bool, now: Timestamp) -> String {
     let mut header = vec!["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"];
     if wide {
-        header.extend(["IP", "UID", "SOURCE", "IMAGES"]);
+        header.extend(["CAUSE", "IP", "UID", "SOURCE", "IMAGES"]);
     }
     let mut table = new(&header);
     for pod in pods {
@@ -68,6 +68,7 @@ pub(crate) fn of_pods(pods: &[PodResult], wide: bool, now: Timestamp) -> String 
         if wide {
             let images: Vec<&str> = pod.containers.iter().map(|c| c.image.as_str()).collect();
             row.extend([
+                pod.why.as_ref().map(|why| why.cause.to_string()).unwrap_or_default(),
                 pod.pod_ip.clone().unwrap_or_default(),
                 pod.uid.clone(),
                 pod.manifest.clone().unwrap_or_default(),
@@ -160,6 +161,7 @@ mod tests {
             stage: None,
             source: None,
             manifest: None,
+            why: None,
             containers,
             timings: TimingsResult {
                 admitted_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),

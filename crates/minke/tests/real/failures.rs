@@ -10,7 +10,9 @@ async fn exit_1_when_a_container_fails() {
         let bad = m.pod("bad", "Never", "exit 42");
         let ran = m.minke(&["run", &bad, "--until", "completed", "-o", "json"]).await.expect(1);
         assert_eq!(ran.json()["pods"][0]["containers"][0]["exitCode"], 42);
-        assert!(ran.err.contains("container main ended with 42"), "{}", ran.err);
+        let why = &ran.json()["pods"][0]["why"];
+        assert_eq!((&why["cause"], &why["category"]), (&"ContainerFailed".into(), &"program".into()));
+        assert!(ran.err.contains("default/bad: ContainerFailed: container main (image ") && ran.err.contains("exit code 42"), "{}", ran.err);
     })
     .await;
 }

@@ -90,8 +90,14 @@ fn crash(sight: &Sight<'_>, member: &Member<'_>, evidence: &mut Evidence) -> (Ca
     let ended = if probe.is_empty() { std::mem::take(&mut evidence.message) } else { probe };
     evidence.reason = reason;
     evidence.message = [message, ended].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(": ");
-    let telling =
-        matches!(cause, Cause::OomKilled | Cause::CommandNotFound | Cause::WrongArchitecture | Cause::LivenessFailed);
+    let telling = matches!(
+        cause,
+        Cause::OomKilled
+            | Cause::CommandNotFound
+            | Cause::WrongArchitecture
+            | Cause::RunContainer
+            | Cause::LivenessFailed
+    );
     (if telling { cause } else { Cause::CrashLoop }, severity)
 }
 

@@ -19,7 +19,7 @@ use self::session::{Session, Wish};
 use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::goal::{self, Tracked, Until};
+use crate::goal::{self, Goal, Tracked, Until};
 use crate::output::result::{ContainerResult, PodResult, run_result};
 use crate::output::{Format, diagnostics, document, stdout, table};
 use crate::timeline::TimelineFile;
@@ -136,8 +136,10 @@ pub(crate) async fn run(args: &RunArgs, client: &Client) -> Outcome {
         Format::Wide => table::of_pods(&result.pods, true, SystemClock.now()),
     };
     stdout::print(&text)?;
-    for failure in &result.failures {
-        eprintln!("error: {failure}");
+    if let Goal::Failed(blocked) = session.goal() {
+        for blocked in blocked {
+            eprintln!("error: {blocked}\n  hint: {}", blocked.why.cause.remedy());
+        }
     }
     if exit == Exit::Timeout {
         eprintln!("error: not {} in time; what was started stays: `minke ps` shows it", goal_words(args.until));

@@ -129,12 +129,7 @@ impl Session {
                 let Ok(key) = PodKey::of(pod) else { continue };
                 wave.pods.push(session.pods.len());
                 session.index.insert(key.uid.clone(), session.pods.len());
-                session.pods.push(Tracked {
-                    key,
-                    pod: pod.clone(),
-                    standing: Standing::Queued,
-                    trouble: Trouble::default(),
-                });
+                session.pods.push(Tracked::queued(key, pod.clone()));
             }
             session.groups.push(wave);
         }
@@ -302,10 +297,13 @@ impl Session {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let Progress::Event { pod, reason, message, warning: true, .. } = progress else { return };
-        if TROUBLES.contains(&reason.as_str())
-            && let Some(tracked) = self.tracked(pod)
-        {
+        let Progress::Event { pod, reason, message, warning, .. } = progress else { return };
+        let Some(tracked) = self.tracked(pod) else { return };
+        // A kill by a probe is no warning, and the only place where it is told that it was one.
+        if *warning || reason == "Killing" {
+            tracked.heard(reason, message);
+        }
+        if *warning && TROUBLES.contains(&reason.as_str()) {
             tracked.trouble.count += 1;
             tracked.trouble.message = format!("{reason}: {message}");
         }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
-use minke_core::judgement::{Category, Cause, Evidence, Finding, Stage, Verdict};
+use minke_core::judgement::{Stage, Verdict};
 use minke_watch::{Observer, Report, Whereabouts};
 use serde::Serialize;
+
+use crate::output::blame::Blame;
 
 /// `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,39 +42,17 @@ pub(super) struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stage: Option<Stage>,
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
-    cause: Option<Blame<'a>>,
+    cause: Option<Blame>,
     /// Until the patience ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining_ms: Option<u64>,
     /// What was seen after the first root cause; or ends of containers that fail nobody.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    also: Vec<Blame<'a>>,
+    also: Vec<Blame>,
     gone: bool,
     observer: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     observer_message: Option<&'a str>,
-}
-
-/// A cause with what was seen.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Blame<'a> {
-    cause: Cause,
-    category: Category,
-    message: String,
-    remedy: &'static str,
-    evidence: &'a Evidence,
-}
-
-impl<'a> Blame<'a> {
-    fn new(cause: Cause, evidence: &'a Evidence) -> Self {
-        let message = evidence.to_string();
-        Self { cause, category: cause.category(), message, remedy: cause.remedy(), evidence }
-    }
-
-    fn of(finding: &'a Finding) -> Self {
-        Self::new(finding.cause, &finding.evidence)
-    }
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -173,7 +153,7 @@ pub(super) fn words(report: &Report) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use minke_core::judgement::{Budget, Failure, Severity};
+    use minke_core::judgement::{Budget, Cause, Evidence, Failure, Finding, Severity};
     use serde_json::json;
 
     use super::*;
