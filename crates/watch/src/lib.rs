@@ -31,14 +31,14 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! Not there yet: metrics.
 
 mod cluster;
 pub mod compat;
 pub mod machine;
+mod metrics;
 mod watcher;
 
 pub use cluster::{Access, ApiFault, Cluster, KubeCluster, WatchItem};
 pub use machine::{Counters, Observer, Report, Scope, Settings, Target, Whereabouts};
+pub use metrics::Metrics;
 pub use watcher::{Change, Everything, Subscription, Watcher};

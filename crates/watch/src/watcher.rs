@@ -18,6 +18,7 @@ use crate::cluster::{ApiFault, Cluster, WatchItem};
 use crate::machine::{
     Access, Action, Counters, Input, Machine, Observer, Report, Scope, Settings, SubscriberId, Target,
 };
+use crate::metrics::{Metrics, Share, fault_word};
 
 /// How long a call may take.
 const CALL: Duration = Duration::from_secs(10);
@@ -81,6 +82,17 @@ impl Watcher {
     /// The same, with what happens to all Pods of the scope where the settings follow them all.
     #[must_use]
     pub fn start_all(cluster: Arc<dyn Cluster>, scope: Scope, settings: Settings) -> (Self, Everything) {
+        Self::start_measured(cluster, scope, settings, Metrics::default())
+    }
+
+    /// The same, counted in these metrics.
+    #[must_use]
+    pub fn start_measured(
+        cluster: Arc<dyn Cluster>,
+        scope: Scope,
+        settings: Settings,
+        metrics: Metrics,
+    ) -> (Self, Everything) {
         let (requests, inbox) = mpsc::unbounded_channel();
         let (sender, reports) = mpsc::unbounded_channel();
         let (observed, observer) = watch::channel(Observer::Starting);
@@ -97,6 +109,9 @@ impl Watcher {
             everything: sender,
             observed,
             stream: None,
+            over: None,
+            share: Share::new(metrics.clone()),
+            metrics,
         };
         let task = tokio::spawn(task.run(inbox, answered));
         (Self { requests, ids: AtomicU64::new(NAMED), task }, Everything { reports, observer })
@@ -181,12 +196,28 @@ struct Task {
     watch_timeout: Duration,
     origin: Instant,
     clock: SystemClock,
-    answers: mpsc::Sender<Input>,
+    answers: mpsc::Sender<Answer>,
     cells: HashMap<SubscriberId, watch::Sender<Report>>,
     everything: mpsc::UnboundedSender<Report>,
     observed: watch::Sender<Observer>,
     /// The watch that flows; aborted with the task.
     stream: Option<AbortOnDrop>,
+    /// Why the watch before is over, where it said so.
+    over: Option<&'static str>,
+    share: Share,
+    metrics: Metrics,
+}
+
+/// What a cluster said, and when that arrived.
+struct Answer {
+    arrived: Instant,
+    input: Input,
+}
+
+impl Answer {
+    fn now(input: Input) -> Self {
+        Self { arrived: Instant::now(), input }
+    }
 }
 
 /// A task that ends with its handle.
@@ -199,8 +230,8 @@ impl Drop for AbortOnDrop {
 }
 
 impl Task {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Request>, mut answered: mpsc::Receiver<Input>) {
-        self.take(Input::Tick);
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Request>, mut answered: mpsc::Receiver<Answer>) {
+        self.take(Input::Tick, None);
         loop {
             let wake = self.machine.next_wake().map(|at| self.origin + at);
             let alarm = async {
@@ -214,13 +245,13 @@ impl Task {
                 request = inbox.recv() => match request {
                     Some(Request::Subscribe { id, target, attempt, cell }) => {
                         self.cells.insert(id, cell);
-                        self.take(Input::Subscribe { id, target, attempt });
+                        self.take(Input::Subscribe { id, target, attempt }, None);
                     }
                     Some(Request::Input(input)) => {
                         if let Input::Unsubscribe { id } = &input {
                             self.cells.remove(id);
                         }
-                        self.take(input);
+                        self.take(input, None);
                     }
                     Some(Request::Counters(sender)) => {
                         let _ = sender.send(self.machine.counters());
@@ -228,19 +259,26 @@ impl Task {
                     None => return,
                 },
                 answer = answered.recv() => match answer {
-                    Some(input) => self.take(input),
+                    Some(Answer { arrived, input }) => self.take(input, Some(arrived)),
                     None => return,
                 },
-                () = alarm => self.take(Input::Tick),
+                () = alarm => self.take(Input::Tick, None),
             }
         }
     }
 
-    fn take(&mut self, input: Input) {
+    /// `arrived`: when the cluster said it.
+    fn take(&mut self, input: Input, arrived: Option<Instant>) {
+        self.count(&input);
         let now = Now { moment: self.origin.elapsed(), wall: self.clock.now() };
         for action in self.machine.handle(input, now) {
-            self.perform(action);
+            let publishes = matches!(action, Action::Publish { .. });
+            self.perform(action, now);
+            if let Some(arrived) = arrived.filter(|_| publishes) {
+                self.metrics.reported(arrived.elapsed());
+            }
         }
+        self.share.set(self.machine.subscribers(), self.machine.pods(), Some(self.machine.observer()));
         self.observed.send_if_modified(|observer| {
             let changed = observer != self.machine.observer();
             if changed {
@@ -250,8 +288,37 @@ impl Task {
         });
     }
 
-    fn perform(&mut self, action: Action) {
+    fn count(&mut self, input: &Input) {
+        match input {
+            Input::Seen { .. } => self.metrics.event("seen"),
+            Input::Gone { .. } => self.metrics.event("gone"),
+            Input::Bookmark { .. } => self.metrics.event("bookmark"),
+            Input::WatchEnded { .. } => self.over = Some("ended"),
+            Input::WatchFailed { fault, .. } => self.over = Some(fault_word(fault)),
+            Input::Tick
+            | Input::Probed(_)
+            | Input::Listed { .. }
+            | Input::ListFailed { .. }
+            | Input::Got { .. }
+            | Input::GetFailed { .. }
+            | Input::Events { .. }
+            | Input::Node { .. }
+            | Input::Subscribe { .. }
+            | Input::Bind { .. }
+            | Input::OwnDeletion { .. }
+            | Input::Unsubscribe { .. } => {}
+        }
+    }
+
+    fn perform(&mut self, action: Action, now: Now) {
+        if let Some(kind) = request_word(&action) {
+            self.metrics.request(kind);
+        }
         match action {
+            Action::Count { cause, at } => {
+                let after = at.map(|at| Duration::try_from(now.wall.duration_since(at)).unwrap_or_default());
+                self.metrics.verdict(cause, after);
+            }
             Action::Publish { id, report } => match self.cells.get(&id) {
                 Some(cell) => {
                     cell.send_replace(*report);
@@ -262,14 +329,21 @@ impl Task {
             },
             Action::Watch { stream, version } => {
                 let (cluster, scope, answers) = (Arc::clone(&self.cluster), self.scope.clone(), self.answers.clone());
-                let flow = tokio::spawn(flow(cluster, scope, version, self.watch_timeout, stream, answers));
+                // One that is replaced without having said why had gone silent.
+                let before = self.stream.take().map(|_| self.over.unwrap_or("silent"));
+                if let Some(reason) = before {
+                    self.metrics.reconnect(reason);
+                }
+                self.over = None;
+                let order = Flow { scope, version, limit: self.watch_timeout, stream, metrics: self.metrics.clone() };
+                let flow = tokio::spawn(flow(cluster, order, answers));
                 self.stream = Some(AbortOnDrop(flow.abort_handle()));
             }
             Action::Probe | Action::List { .. } | Action::Get { .. } | Action::Events { .. } | Action::Node { .. } => {
                 let (cluster, scope, answers) = (Arc::clone(&self.cluster), self.scope.clone(), self.answers.clone());
                 tokio::spawn(async move {
                     if let Some(input) = call(cluster.as_ref(), &scope, action).await {
-                        let _ = answers.send(input).await;
+                        let _ = answers.send(Answer::now(input)).await;
                     }
                 });
             }
@@ -307,33 +381,52 @@ async fn call(cluster: &dyn Cluster, scope: &Scope, action: Action) -> Option<In
             let node = bounded(CALL, cluster.node(&name)).await.ok().flatten().map(Box::new);
             Input::Node { name, node }
         }
-        Action::Watch { .. } | Action::Publish { .. } => return None,
+        Action::Watch { .. } | Action::Count { .. } | Action::Publish { .. } => return None,
     })
 }
 
-/// Passes a watch on until it ends.
-async fn flow(
-    cluster: Arc<dyn Cluster>,
+/// As metrics name what goes to a cluster.
+fn request_word(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::Probe => Some("review"),
+        Action::List { .. } => Some("list"),
+        Action::Watch { .. } => Some("watch"),
+        Action::Get { .. } => Some("get"),
+        Action::Events { .. } => Some("events"),
+        Action::Node { .. } => Some("node"),
+        Action::Count { .. } | Action::Publish { .. } => None,
+    }
+}
+
+/// A watch to be opened.
+struct Flow {
     scope: Scope,
     version: String,
     limit: Duration,
     stream: u64,
-    answers: mpsc::Sender<Input>,
-) {
-    let end = match bounded(CALL, cluster.watch(&scope, &version, limit)).await {
+    metrics: Metrics,
+}
+
+/// Passes a watch on until it ends.
+async fn flow(cluster: Arc<dyn Cluster>, order: Flow, answers: mpsc::Sender<Answer>) {
+    let stream = order.stream;
+    let end = match bounded(CALL, cluster.watch(&order.scope, &order.version, order.limit)).await {
         Err(fault) => Input::WatchFailed { stream, fault },
-        Ok(mut items) => loop {
-            let input = match items.next().await {
-                None => break Input::WatchEnded { stream },
-                Some(Err(fault)) => break Input::WatchFailed { stream, fault },
-                Some(Ok(WatchItem::Seen(pod))) => Input::Seen { stream, pod },
-                Some(Ok(WatchItem::Gone(pod))) => Input::Gone { stream, pod },
-                Some(Ok(WatchItem::Bookmark(version))) => Input::Bookmark { stream, version },
-            };
-            if answers.send(input).await.is_err() {
-                return;
+        Ok(mut items) => {
+            let _open = order.metrics.open();
+            loop {
+                let input = match items.next().await {
+                    None => break Input::WatchEnded { stream },
+                    Some(Err(fault)) => break Input::WatchFailed { stream, fault },
+                    Some(Ok(WatchItem::Seen(pod))) => Input::Seen { stream, pod },
+                    Some(Ok(WatchItem::Gone(pod))) => Input::Gone { stream, pod },
+                    Some(Ok(WatchItem::Bookmark(version))) => Input::Bookmark { stream, version },
+                };
+                if answers.send(Answer::now(input)).await.is_err() {
+                    return;
+                }
             }
-        },
+        }
     };
-    let _ = answers.send(end).await;
+    let _ = answers.send(Answer::now(end)).await;
 }

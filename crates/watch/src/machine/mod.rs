@@ -107,6 +107,18 @@ impl Machine {
         self.counters
     }
 
+    /// How many subscribers there are, Pods of a scope that is followed included.
+    #[must_use]
+    pub fn subscribers(&self) -> usize {
+        self.subscribers.len()
+    }
+
+    /// How many Pods are kept.
+    #[must_use]
+    pub fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
     /// How well the cluster is seen.
     #[must_use]
     pub fn observer(&self) -> &Observer {
@@ -253,7 +265,7 @@ impl Machine {
         self.ids += 1;
         let target = Target::Uid { namespace: name.0.clone(), name: name.1.clone(), uid };
         self.by_name.entry(name.clone()).or_default().insert(self.ids);
-        self.subscribers.insert(self.ids, Subscriber::new(target, 1));
+        self.subscribers.insert(self.ids, Subscriber::followed(target));
     }
 
     fn show(&mut self, name: &Name, pod: &Arc<Pod>, now: Now, actions: &mut Vec<Action>) {
@@ -392,8 +404,13 @@ impl Machine {
         if let Some(wake) = wake {
             self.wakes.insert((wake, id));
         }
+        actions.extend(subscriber.count());
         if let Some(report) = subscriber.report(observer, now) {
             actions.push(Action::Publish { id, report: Box::new(report) });
+        }
+        // A scope that is followed for months must not remember everybody who ever was in it.
+        if subscriber.is_over() {
+            self.unsubscribe(id);
         }
     }
 

@@ -233,7 +233,7 @@ fn answers(world: &[Change], action: &Action, at: Duration, fault: u8) -> Vec<(D
                 vec![(later, Input::Got { ask: *ask, namespace: namespace.clone(), name: name.clone(), pod })]
             }
         },
-        Action::Events { .. } | Action::Node { .. } | Action::Publish { .. } => vec![],
+        Action::Events { .. } | Action::Node { .. } | Action::Count { .. } | Action::Publish { .. } => vec![],
     }
 }
 

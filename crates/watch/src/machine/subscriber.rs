@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use minke_core::judgement::{History, Now, Presence, Sight, Stage, Verdict, judge};
 
-use super::{Name, Observer, Report, Settings, Target, Whereabouts, is_older};
+use super::{Action, Name, Observer, Report, Settings, Target, Whereabouts, is_older};
 
 /// What a report is about; told once.
 #[derive(Debug, PartialEq)]
@@ -41,6 +41,10 @@ pub(super) struct Subscriber {
     history: History,
     verdict: Option<Verdict>,
     told: Option<News>,
+    /// Its end has been counted.
+    counted: bool,
+    /// Nobody asked for it: it was found in a scope that is followed.
+    pub(super) followed: bool,
 }
 
 impl Subscriber {
@@ -68,7 +72,29 @@ impl Subscriber {
             history: History::default(),
             verdict: None,
             told: None,
+            counted: false,
+            followed: false,
         }
+    }
+
+    /// One that a scope that is followed has.
+    pub(super) fn followed(target: Target) -> Self {
+        Self { followed: true, ..Self::new(target, 1) }
+    }
+
+    /// Its end, the first time that it is asked for.
+    pub(super) fn count(&mut self) -> Option<Action> {
+        let (cause, at) = match self.verdict.as_ref()? {
+            Verdict::Failed(failure) => (Some(failure.cause), failure.evidence.at),
+            Verdict::Succeeded => (None, None),
+            Verdict::Healthy(_) | Verdict::Waiting { .. } | Verdict::Doomed { .. } => return None,
+        };
+        (!std::mem::replace(&mut self.counted, true)).then_some(Action::Count { cause, at })
+    }
+
+    /// Whether there is nothing more to tell of it: its end has been told, and it is gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.followed && self.is_settled() && self.presence != Presence::Here
     }
 
     /// The expected Pod is this one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use minke_core::judgement::{Policy, Verdict};
+use minke_core::judgement::{Cause, Policy, Verdict};
 
 /// Which Pods are watched together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -317,6 +317,13 @@ pub enum Action {
     Node {
         /// Its name.
         name: String,
+    },
+    /// Count a verdict that is final, once for each subscriber. Not for the cluster.
+    Count {
+        /// Why it failed; `None`: it succeeded.
+        cause: Option<Cause>,
+        /// When the cluster says that it happened.
+        at: Option<Timestamp>,
     },
     /// Tell a subscriber.
     Publish {
