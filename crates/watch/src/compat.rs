@@ -180,3 +180,22 @@ async fn pass_on(mut subscription: Subscription, slot: Arc<Slot>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(message: &str) -> PodError {
+        PodError { pod: "ns/a".to_owned(), cause: Cause::Deleted, image: None, message: message.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn without_a_consumer_the_first_error_stays_and_the_second_is_dropped() {
+        let watcher = PodWatcher::no_op();
+        watcher.slot.emit(error("first"));
+        watcher.slot.emit(error("second"));
+        assert_eq!(watcher.next_error().await.message, "first");
+        watcher.slot.emit(error("third"));
+        assert_eq!(watcher.next_error().await.message, "third");
+    }
+}

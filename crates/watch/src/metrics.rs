@@ -174,7 +174,9 @@ impl Share {
     /// What the watcher has now.
     pub(crate) fn set(&mut self, subscribers: usize, pods: usize, observer: Option<&Observer>) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.metrics.subscribers.inc_by(count(subscribers) - std::mem::replace(&mut self.subscribers, count(subscribers)));
+        self.metrics
+            .subscribers
+            .inc_by(count(subscribers) - std::mem::replace(&mut self.subscribers, count(subscribers)));
         self.metrics.pods.inc_by(count(pods) - std::mem::replace(&mut self.pods, count(pods)));
         let state = observer.map(word);
         if state != self.state {
@@ -271,7 +273,10 @@ mod tests {
         }
         drop((one, two, open));
         let text = shown(&registry);
-        assert!(text.contains("minke_watch_subscribers 0\n") && text.contains("minke_watch_open_watches 0\n"), "{text}");
+        assert!(
+            text.contains("minke_watch_subscribers 0\n") && text.contains("minke_watch_open_watches 0\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -281,7 +286,8 @@ mod tests {
         metrics.verdict(Some(Cause::ImageNotFound), None);
         metrics.verdict(None, None);
         let text = shown(&registry);
-        let failed = "minke_watch_verdicts_total{verdict=\"Failed\",cause=\"ImageNotFound\",category=\"configuration\"} 1";
+        let failed =
+            "minke_watch_verdicts_total{verdict=\"Failed\",cause=\"ImageNotFound\",category=\"configuration\"} 1";
         let succeeded = "minke_watch_verdicts_total{verdict=\"Succeeded\",cause=\"\",category=\"\"} 1";
         assert!(text.contains(failed) && text.contains(succeeded), "{text}");
     }

@@ -370,7 +370,7 @@ async fn call(cluster: &dyn Cluster, scope: &Scope, action: Action) -> Option<In
         },
         Action::Get { ask, namespace, name } => match bounded(CALL, cluster.get(&namespace, &name)).await {
             Ok(pod) => Input::Got { ask, namespace, name, pod: pod.map(Box::new) },
-            Err(fault) => Input::GetFailed { namespace, name, fault },
+            Err(fault) => Input::GetFailed { ask, namespace, name, fault },
         },
         // Events and nodes are extras: without them the verdict has less to go by.
         Action::Events { namespace, uid } => {

@@ -137,7 +137,7 @@ fn open(
     let mut pending = Vec::new();
     let mut foretold = Vec::new();
     for finding in found {
-        match fate(&finding, policy, history, now) {
+        match fate(&finding, sight, policy, history, now) {
             Fate::Terminal => terminal.push(finding),
             Fate::Pending(until) => pending.push((finding, until)),
             Fate::Foretold(until) => foretold.push((finding, until)),
@@ -145,7 +145,7 @@ fn open(
     }
     let mut patience = None;
     if let Some(finding) = quiet {
-        match fate(&finding, policy, history, now) {
+        match fate(&finding, sight, policy, history, now) {
             Fate::Terminal if terminal.is_empty() && pending.is_empty() => terminal.push(finding),
             Fate::Pending(until) => patience = until,
             Fate::Terminal | Fate::Foretold(_) => {}
@@ -212,7 +212,8 @@ fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, t
         }
     };
     merge(&mut all, terminal);
-    let at = all.iter().enumerate().min_by_key(|(place, finding)| (depth(taken, finding), *place)).map_or(0, |(at, _)| at);
+    let at =
+        all.iter().enumerate().min_by_key(|(place, finding)| (depth(taken, finding), *place)).map_or(0, |(at, _)| at);
     let best = all.remove(at);
     if now.moment.saturating_sub(since) >= policy.budgets.settle {
         let failure = Failure { cause: best.cause, evidence: best.evidence, later: all, since };
@@ -226,7 +227,7 @@ fn trouble(budget: Budget, evidence: &Evidence) -> Trouble {
     Trouble { budget, container: evidence.container.clone() }
 }
 
-fn fate(finding: &Finding, policy: &Policy, history: &mut History, now: Now) -> Fate {
+fn fate(finding: &Finding, sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now) -> Fate {
     let age = finding
         .evidence
         .at
@@ -247,7 +248,9 @@ fn fate(finding: &Finding, policy: &Policy, history: &mut History, now: Now) -> 
                 Limit::Never => Fate::Pending(None),
                 Limit::After(limit) => {
                     let until = began.at.saturating_add(limit.saturating_sub(began.credit));
-                    if now.moment >= until { Fate::Terminal } else { Fate::Pending(Some(until)) }
+                    // Who grants no time need not look again.
+                    let lasted = sight.as_of.is_none_or(|known| known >= until) || limit <= began.credit;
+                    if now.moment >= until && lasted { Fate::Terminal } else { Fate::Pending(Some(until)) }
                 }
             }
         }

@@ -94,8 +94,7 @@ impl Tracked {
 
     /// Keeps what an event said.
     pub(crate) fn heard(&mut self, reason: &str, message: &str) {
-        let event =
-            Event { reason: Some(reason.to_owned()), message: Some(message.to_owned()), ..Event::default() };
+        let event = Event { reason: Some(reason.to_owned()), message: Some(message.to_owned()), ..Event::default() };
         self.events.push_front(event);
         self.events.truncate(EVENTS);
     }

@@ -127,7 +127,10 @@ fn a_sidecar_must_run_and_an_init_container_need_not() {
         {"name": "init", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}]});
     let with = |side: Value| {
         let mut status = status("Running", &[("a", running())]);
-        let entry = |name: &str, state: Value| json!({"name": name, "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": state});
+        let entry = |name: &str, state: Value| {
+            let ready = state.get("waiting").is_none();
+            json!({"name": name, "image": "i", "imageID": "", "ready": ready, "restartCount": 0, "state": state})
+        };
         status["initContainerStatuses"] = json!([entry("init", exited(0)), entry("side", side)]);
         status
     };

@@ -12,7 +12,12 @@ async fn exit_1_when_a_container_fails() {
         assert_eq!(ran.json()["pods"][0]["containers"][0]["exitCode"], 42);
         let why = &ran.json()["pods"][0]["why"];
         assert_eq!((&why["cause"], &why["category"]), (&"ContainerFailed".into(), &"program".into()));
-        assert!(ran.err.contains("default/bad: ContainerFailed: container main (image ") && ran.err.contains("exit code 42"), "{}", ran.err);
+        assert!(
+            ran.err.contains("default/bad: ContainerFailed: container main (image ")
+                && ran.err.contains("exit code 42"),
+            "{}",
+            ran.err
+        );
     })
     .await;
 }

@@ -184,6 +184,39 @@ async fn patience_ends_and_rights_are_missed() {
 }
 
 #[tokio::test]
+async fn logs_are_streamed_and_the_last_lines_of_the_one_to_blame_are_told() {
+    let server = Server::start().await;
+    let lines: String = (1..=30).map(|n| format!("line {n}\n")).collect();
+    server.wrote("web", "app", &lines, "");
+    server.put("web", pod("u1", &ended(3, "Error")));
+    let failed = watch(&server, "logs", &["web", "--logs"]).await;
+    assert_eq!(failed.code, 1, "{}", failed.err);
+    // All of it while it went on, the last twenty lines again at the end.
+    for n in 1..=30 {
+        assert!(failed.out.contains(&format!("web/app | line {n}\n")), "{}", failed.out);
+    }
+    let (_, last) = failed.out.split_once("last lines of web/app:\n").unwrap();
+    let told: Vec<&str> = last.lines().collect();
+    assert_eq!((told.len(), told[0], told[19]), (20, "  line 11", "  line 30"));
+    // One that is started again and again: what it said before it ended.
+    let mut looping = waits("CrashLoopBackOff", "back-off 10s");
+    looping["containerStatuses"][0]["lastState"] = json!({"terminated": {"exitCode": 9, "reason": "Error"}});
+    server.wrote("loop", "app", "", "what it said last\n");
+    server.put("loop", pod("u2", &looping));
+    let looped = watch(&server, "logs-loop", &["loop", "--logs"]).await;
+    assert_eq!(looped.code, 1, "{}", looped.err);
+    assert!(looped.out.contains("last lines of loop/app:\n  what it said last\n"), "{}", looped.out);
+    // With JSON, standard output has objects alone.
+    let json = watch(&server, "logs-json", &["web", "--logs", "-o", "json"]).await;
+    assert!(json.out.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", json.out);
+    assert!(json.err.contains("web/app | line 30\n"), "{}", json.err);
+    // Nobody asked: nothing is read.
+    let before = server.count("log");
+    assert_eq!(watch(&server, "no-logs", &["web"]).await.code, 1);
+    assert_eq!(server.count("log"), before);
+}
+
+#[tokio::test]
 async fn as_a_plugin_of_kubectl() {
     let server = Server::start().await;
     server.put("web", pod("u1", &running()));
@@ -193,5 +226,20 @@ async fn as_a_plugin_of_kubectl() {
     let _ = std::fs::remove_file(&plugin);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_minke"), &plugin).unwrap();
     assert_eq!(run(&plugin, &server, "plugin", &["web"]).await.code, 0);
+    // kubectl itself, where there is one: it finds the plugin on the path, underscores for dashes.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(kubectl) = std::env::split_paths(&path).map(|d| d.join("kubectl")).find(|file| file.is_file()) {
+        let kubeconfig = Kubeconfig::of(&server, "kubectl");
+        let both = std::env::join_paths([directory.clone()].into_iter().chain(std::env::split_paths(&path))).unwrap();
+        let command = Command::new(kubectl)
+            .args(["minke-watch", "web"])
+            .env("PATH", both)
+            .env("KUBECONFIG", &kubeconfig.0)
+            .output();
+        let output = timeout(LIMIT, command).await.unwrap().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    } else {
+        println!("SKIPPED as_a_plugin_of_kubectl, by kubectl itself: needs kubectl on the path");
+    }
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -9,7 +9,7 @@ use super::{Access, Action, ApiFault, Machine, Name, Observer, SubscriberId};
 /// How many Pods are asked for by name when a watch is silent.
 const SAMPLE: usize = 8;
 /// How long an answer may take before the question counts as lost.
-const ANSWER: Duration = Duration::from_secs(15);
+pub(super) const ANSWER: Duration = Duration::from_secs(15);
 /// What a watch may be late: the server's own grace, and the network's.
 const LATE: Duration = Duration::from_secs(5);
 /// How long a watch may be behind what was seen by name.
@@ -67,8 +67,9 @@ impl Machine {
         let stale = self.blind_since.is_some_and(|since| now.moment >= since + self.settings.stale_after);
         match &self.link {
             Link::Blind { why, .. } => Observer::Blind(why.clone()),
-            Link::Polling { why, .. } => Observer::Polling(why.clone()),
+            // Whoever polls may get no answer as well; that is the worse news.
             _ if stale => Observer::Stale,
+            Link::Polling { why, .. } => Observer::Polling(why.clone()),
             Link::Watching { .. } => Observer::Current,
             Link::Idle | Link::Probing { .. } | Link::Listing { .. } | Link::Resting { .. } => self.observer.clone(),
         }
@@ -90,7 +91,7 @@ impl Machine {
                     if let Link::Watching { verified, .. } = &mut self.link {
                         *verified = now.moment;
                     }
-                    self.sample(SAMPLE, actions);
+                    self.sample(SAMPLE, now, actions);
                 }
             }
             Link::Resting { until, version } if now.moment >= until => match version {
@@ -102,7 +103,7 @@ impl Machine {
                 if let Link::Polling { next, .. } = &mut self.link {
                     *next = now.moment + self.settings.poll_every;
                 }
-                self.sample(usize::MAX, actions);
+                self.sample(usize::MAX, now, actions);
             }
             Link::Probing { .. }
             | Link::Listing { .. }
@@ -113,7 +114,7 @@ impl Machine {
     }
 
     /// Asks by name for so many Pods that are still of interest, another lot each time.
-    fn sample(&mut self, most: usize, actions: &mut Vec<Action>) {
+    fn sample(&mut self, most: usize, now: Now, actions: &mut Vec<Action>) {
         let open = |id: &SubscriberId| {
             let here = self.presence_of(*id) == Some(Presence::Here);
             here && self.subscribers.get(id).is_some_and(|s| !s.is_settled())
@@ -127,7 +128,7 @@ impl Machine {
         names.sort();
         names.dedup();
         for name in names {
-            self.ask(&name, actions);
+            self.ask(&name, now, actions);
         }
     }
 
@@ -190,9 +191,12 @@ impl Machine {
 
     /// Whether this list is the one that was asked for; then the watch begins where it ends.
     pub(super) fn list_done(&mut self, ask: u64, version: String, now: Now, actions: &mut Vec<Action>) -> bool {
-        if !matches!(&self.link, Link::Listing { ask: asked, .. } if *asked == ask) {
+        let Link::Listing { ask: asked, since } = &self.link else { return false };
+        if *asked != ask {
             return false;
         }
+        // What happened while the list was on its way is for the watch to tell.
+        self.known_at = self.known_at.max(*since);
         self.synced = true;
         self.failures = 0;
         self.blind_since = None;
@@ -221,6 +225,7 @@ impl Machine {
         }
         *heard = now.moment;
         *behind = None;
+        self.known_at = now.moment;
         self.failures = 0;
         self.blind_since = None;
         true
@@ -282,6 +287,7 @@ impl Machine {
     pub(super) fn get_failed(&mut self, fault: ApiFault, now: Now) {
         match (&self.link, fault) {
             (Link::Polling { .. }, ApiFault::Denied(why)) => {
+                self.blind_since = None;
                 self.link = Link::Blind { probe: now.moment + self.settings.probe_every, why };
             }
             (Link::Polling { .. }, ApiFault::Unreachable(_)) => {

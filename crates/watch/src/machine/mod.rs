@@ -13,6 +13,7 @@
 //! selector's scope is asked for by name before it counts as gone. Every list and stream has a number, so that answers to
 //! questions of yesterday change nothing.
 
+mod extras;
 mod link;
 mod subscriber;
 mod types;
@@ -21,10 +22,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use minke_core::judgement::{Now, Presence};
 
-use link::Link;
+use link::{ANSWER, Link};
 use subscriber::Subscriber;
 pub use types::{
     Access, Action, ApiFault, Counters, Input, Observer, Report, Scope, Settings, SubscriberId, Target, Whereabouts,
@@ -46,6 +47,10 @@ pub struct Machine {
     /// Since when what is known may be out of date.
     blind_since: Option<Duration>,
     asks: u64,
+    /// When questions for Pods by name were asked that have no answer yet.
+    questions: BTreeMap<u64, Duration>,
+    /// Up to when everything in the scope is known: the newest sign of the watch, or the list that it began with.
+    known_at: Duration,
     pods: BTreeMap<Name, Arc<Pod>>,
     nodes: BTreeMap<String, (Duration, Option<Arc<Node>>)>,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
@@ -87,6 +92,8 @@ impl Machine {
             synced: false,
             blind_since: None,
             asks: 0,
+            questions: BTreeMap::new(),
+            known_at: Duration::ZERO,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             subscribers: BTreeMap::new(),
@@ -159,7 +166,8 @@ impl Machine {
             Input::Got { ask, namespace, name, pod } => {
                 self.got(ask, &(namespace, name), pod.map(|p| *p), now, &mut actions);
             }
-            Input::GetFailed { namespace, name, fault } => {
+            Input::GetFailed { ask, namespace, name, fault } => {
+                self.questions.remove(&ask);
                 tracing::debug!(namespace, name, %fault, "no answer about a pod");
                 self.get_failed(fault, now);
             }
@@ -212,19 +220,22 @@ impl Machine {
         let known = self.pods.get(name).cloned();
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         if let Some(pod) = known {
-            subscriber.see(&pod);
+            subscriber.see(&pod, self.asks);
         }
         let unseen = subscriber.pod.is_none();
         self.judge(id, now, actions);
         if unseen && (self.synced || matches!(self.link, Link::Polling { .. })) {
-            self.ask(name, actions);
+            self.ask(name, now, actions);
         }
     }
 
     /// Asks for a Pod by name; the answer counts for all who subscribed before.
-    fn ask(&mut self, name: &Name, actions: &mut Vec<Action>) {
+    fn ask(&mut self, name: &Name, now: Now, actions: &mut Vec<Action>) {
         self.counters.gets += 1;
         self.asks += 1;
+        // Answers that have not come by now never will.
+        self.questions.retain(|_, asked| *asked + ANSWER > now.moment);
+        self.questions.insert(self.asks, now.moment);
         for id in self.ids_of(name) {
             if let Some(subscriber) = self.subscribers.get_mut(&id) {
                 subscriber.asked.get_or_insert(self.asks);
@@ -269,8 +280,9 @@ impl Machine {
     }
 
     fn show(&mut self, name: &Name, pod: &Arc<Pod>, now: Now, actions: &mut Vec<Action>) {
+        let asks = self.asks;
         for id in self.ids_of(name) {
-            let concerned = self.subscribers.get_mut(&id).is_some_and(|subscriber| subscriber.see(pod));
+            let concerned = self.subscribers.get_mut(&id).is_some_and(|subscriber| subscriber.see(pod, asks));
             if concerned {
                 self.judge(id, now, actions);
             }
@@ -309,12 +321,19 @@ impl Machine {
             }
         }
         if ask {
-            self.ask(name, actions);
+            self.ask(name, now, actions);
         }
     }
 
     fn got(&mut self, ask: u64, name: &Name, pod: Option<Pod>, now: Now, actions: &mut Vec<Action>) {
         self.answered();
+        if let Some(asked) = self.questions.remove(&ask) {
+            for id in self.ids_of(name) {
+                if let Some(subscriber) = self.subscribers.get_mut(&id) {
+                    subscriber.known_at = subscriber.known_at.max(asked);
+                }
+            }
+        }
         let known = self.pods.get(name);
         let differs = match (known, &pod) {
             (Some(known), Some(pod)) => is_older(known, pod) || known.metadata.uid != pod.metadata.uid,
@@ -368,36 +387,14 @@ impl Machine {
         }
     }
 
-    fn events(&mut self, uid: &str, events: &[Event], now: Now, actions: &mut Vec<Action>) {
-        let of_pod = self.subscribers.iter().filter(|(_, s)| s.uid.as_deref() == Some(uid));
-        let ids: Vec<SubscriberId> = of_pod.map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(subscriber) = self.subscribers.get_mut(&id) {
-                subscriber.events = events.to_vec();
-            }
-            self.judge(id, now, actions);
-        }
-    }
-
-    fn node(&mut self, name: String, node: Option<Box<Node>>, now: Now, actions: &mut Vec<Action>) {
-        let concerned: Vec<SubscriberId> = self
-            .subscribers
-            .iter()
-            .filter(|(_, s)| s.node_name() == Some(name.as_str()) && !s.is_settled())
-            .map(|(id, _)| *id)
-            .collect();
-        self.nodes.insert(name, (now.moment, node.map(|node| Arc::new(*node))));
-        for id in concerned {
-            self.judge(id, now, actions);
-        }
-    }
-
     /// Judges a subscriber's Pod, and publishes what has changed.
     fn judge(&mut self, id: SubscriberId, now: Now, actions: &mut Vec<Action>) {
         let observer = self.observer.clone();
         let Some(subscriber) = self.subscribers.get_mut(&id) else { return };
         let node = subscriber.node_name().and_then(|name| self.nodes.get(name)).and_then(|(_, node)| node.clone());
-        let wake = subscriber.judge(node.as_deref(), &self.settings, now);
+        let inside = self.pods.get(&subscriber.name).is_some_and(|pod| pod.metadata.uid == subscriber.uid);
+        let known_at = inside.then_some(self.known_at);
+        let wake = subscriber.judge(node.as_deref(), known_at, &self.settings, now);
         if let Some(old) = std::mem::replace(&mut subscriber.wake, wake) {
             self.wakes.remove(&(old, id));
         }
@@ -426,11 +423,18 @@ impl Machine {
                 self.puzzled.push_back(id);
             }
             let node = subscriber.node_name().filter(|_| !subscriber.is_settled()).map(str::to_owned);
-            let outside = subscriber.outside.is_some_and(|at| at <= now.moment);
+            let due = |at: Option<Duration>| at.is_some_and(|at| at <= now.moment);
+            let (outside, confirm) = (due(subscriber.outside), due(subscriber.confirm));
+            let later = Some(now.moment + self.settings.poll_every);
             if outside {
-                subscriber.outside = Some(now.moment + self.settings.poll_every);
+                subscriber.outside = later;
+            }
+            if confirm {
+                subscriber.confirm = later;
+            }
+            if outside || confirm {
                 let name = subscriber.name.clone();
-                self.ask(&name, actions);
+                self.ask(&name, now, actions);
             }
             if let (Some(node), Some(every)) = (node, self.settings.nodes_every) {
                 let due = self.nodes.get(&node).is_none_or(|(at, _)| now.moment >= *at + every);
@@ -451,30 +455,6 @@ impl Machine {
             for id in ids {
                 self.judge(id, now, actions);
             }
-        }
-    }
-
-    /// When the next in the queue may ask for events.
-    fn explain_at(&self) -> Option<Duration> {
-        self.puzzled.front()?;
-        Some(self.events_asked.map_or(Duration::ZERO, |asked| asked + self.settings.events_gap))
-    }
-
-    /// Asks for events, of one Pod after the other: all together no more often than the gap allows.
-    fn explain(&mut self, now: Now, actions: &mut Vec<Action>) {
-        while self.explain_at().is_some_and(|at| at <= now.moment) {
-            let Some(id) = self.puzzled.pop_front() else { return };
-            let Some(subscriber) = self.subscribers.get_mut(&id) else { continue };
-            subscriber.queued = false;
-            if subscriber.wants_events(&self.settings, now) {
-                subscriber.events_asked = Some(now.moment);
-                let (namespace, uid) = (subscriber.name.0.clone(), subscriber.uid.clone().unwrap_or_default());
-                self.events_asked = Some(now.moment);
-                self.counters.events += 1;
-                actions.push(Action::Events { namespace, uid });
-            }
-            // Its next wake depends on having asked.
-            self.judge(id, now, actions);
         }
     }
 

@@ -32,10 +32,16 @@ pub(super) struct Subscriber {
     pub(super) queued: bool,
     pub(super) own_deletion: bool,
     pub(super) wake: Option<Duration>,
+    /// Up to when it is known, by asking for it by name.
+    pub(super) known_at: Duration,
+    /// A budget has ended out of sight: when to ask whether the trouble lasts.
+    pub(super) confirm: Option<Duration>,
     /// It lives outside of the scope's selector: when to ask for it by name.
     pub(super) outside: Option<Duration>,
     /// The first question for its name after it subscribed.
     pub(super) asked: Option<u64>,
+    /// The newest question of all when it was seen last: what was asked before knows less.
+    sighted: u64,
     /// Nobody of that name was found, by asking.
     missing: bool,
     history: History,
@@ -66,8 +72,11 @@ impl Subscriber {
             queued: false,
             own_deletion: false,
             wake: None,
+            known_at: Duration::ZERO,
+            confirm: None,
             outside: None,
             asked: None,
+            sighted: 0,
             missing: false,
             history: History::default(),
             verdict: None,
@@ -116,8 +125,8 @@ impl Subscriber {
         self.pod.as_ref()?.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// Somebody of its name. Whether that concerns it.
-    pub(super) fn see(&mut self, pod: &Arc<Pod>) -> bool {
+    /// Somebody of its name, seen when so many questions had been asked. Whether that concerns it.
+    pub(super) fn see(&mut self, pod: &Arc<Pod>, asks: u64) -> bool {
         let uid = pod.metadata.uid.as_ref();
         match (&self.uid, uid) {
             (None, Some(uid)) if !self.expects => self.uid = Some(uid.clone()),
@@ -137,6 +146,7 @@ impl Subscriber {
             return false;
         }
         self.missing = false;
+        self.sighted = asks;
         self.pod = Some(Arc::clone(pod));
         true
     }
@@ -144,7 +154,8 @@ impl Subscriber {
     /// The answer to a question for its name: nobody, or who has this uid. Whether that is news.
     pub(super) fn not_found(&mut self, ask: u64, uid: Option<&str>) -> bool {
         // What was asked before it subscribed, or was bound, says nothing about its Pod.
-        let answers = self.asked.is_some_and(|asked| asked <= ask);
+        // Nor what was asked before it was seen.
+        let answers = self.asked.is_some_and(|asked| asked <= ask) && self.sighted < ask;
         if !answers || (uid.is_some() && (uid == self.uid.as_deref() || self.pod.is_some())) {
             return false;
         }
@@ -176,11 +187,23 @@ impl Subscriber {
         true
     }
 
-    /// Judges; returns when to look again.
-    pub(super) fn judge(&mut self, node: Option<&Node>, settings: &Settings, now: Now) -> Option<Duration> {
+    /// Judges; returns when to look again. `known_at`: up to when the whole scope is known, if it has the Pod.
+    pub(super) fn judge(
+        &mut self,
+        node: Option<&Node>,
+        known_at: Option<Duration>,
+        settings: &Settings,
+        now: Now,
+    ) -> Option<Duration> {
         let pod = self.pod.clone()?;
-        let sight =
-            Sight { pod: &pod, node, events: &self.events, presence: self.presence, own_deletion: self.own_deletion };
+        let sight = Sight {
+            pod: &pod,
+            node,
+            events: &self.events,
+            presence: self.presence,
+            own_deletion: self.own_deletion,
+            as_of: Some(self.known_at.max(known_at.unwrap_or_default())),
+        };
         let judged = judge(&sight, &settings.policy, std::mem::take(&mut self.history), now);
         self.history = judged.history;
         let until = judged.verdict.until();
@@ -188,6 +211,8 @@ impl Subscriber {
         if self.is_settled() {
             return None;
         }
+        let overdue = until.is_some_and(|at| at <= now.moment);
+        self.confirm = overdue.then(|| self.confirm.unwrap_or(now.moment));
         let events = self.events_due(settings, now);
         let nodes = settings.nodes_every.map(|every| match node {
             Some(_) => now.moment + every,
@@ -195,7 +220,7 @@ impl Subscriber {
         });
         let nodes = nodes.filter(|_| self.node_name().is_some());
         // A moment that has come is dealt with now; only later ones wake.
-        [until.filter(|at| *at > now.moment), events, nodes, self.outside].into_iter().flatten().min()
+        [until.filter(|at| *at > now.moment), events, nodes, self.outside, self.confirm].into_iter().flatten().min()
     }
 
     /// Events are asked for while the status itself does not say what it waits for.

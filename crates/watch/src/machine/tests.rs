@@ -134,6 +134,12 @@ impl Bed {
         self.take(Input::Got { ask, namespace, name, pod: pod.map(Box::new) });
     }
 
+    /// Nothing comes back for the Pod `a`.
+    fn no_answer(&mut self, fault: ApiFault) {
+        let (namespace, name) = ("ns".to_owned(), "a".to_owned());
+        self.take(Input::GetFailed { ask: 0, namespace, name, fault });
+    }
+
     fn relist(&mut self, pods: Vec<Pod>, version: &str) {
         let (stream, _) = self.stream();
         self.take(Input::WatchFailed { stream, fault: ApiFault::Expired });
@@ -253,6 +259,17 @@ fn an_answer_from_before_a_subscription_says_nothing_about_it() {
 }
 
 #[test]
+fn an_answer_to_a_question_from_before_a_pod_was_created_does_not_delete_it() {
+    let mut bed = Bed::watching(vec![]);
+    bed.named(1, "a");
+    // Asked for while there was nobody; created, and told by the watch; only then the answer.
+    bed.see(pod("a", "u1", 101, &running()));
+    bed.answer(None);
+    assert_eq!(bed.cause(1), None);
+    assert_eq!(bed.reports[&1].whereabouts, Whereabouts::Present);
+}
+
+#[test]
 fn a_list_from_before_a_pod_was_seen_does_not_delete_it() {
     let mut bed = Bed::watching(vec![]);
     bed.named(1, "a");
@@ -305,6 +322,27 @@ fn a_half_open_watch_is_found_in_seconds() {
     assert_eq!(bed.cause(1), Some(Cause::InvalidImageName));
     bed.pass(1000);
     assert_ne!(bed.stream().0, first);
+}
+
+#[test]
+fn a_budget_that_ends_out_of_sight_is_confirmed_by_a_look() {
+    let away = || waits("ErrImagePull", "dial tcp: x");
+    let mut bed = Bed::watching(vec![pod("a", "u1", 50, &away())]);
+    bed.named(1, "a");
+    bed.pass(100);
+    // The cluster is away when the budget ends, and the Pod heals meanwhile.
+    let (stream, _) = bed.stream();
+    bed.take(Input::WatchFailed { stream, fault: ApiFault::Unreachable("no route".into()) });
+    bed.pass(70_000);
+    assert_eq!(bed.cause(1), None, "nobody knows whether it lasts");
+    bed.answer(Some(pod("a", "u1", 60, &running())));
+    assert_eq!(bed.cause(1), None);
+    // One that did not heal has used up its time.
+    let mut bed = Bed::watching(vec![pod("a", "u1", 50, &away())]);
+    bed.named(1, "a");
+    bed.pass(61_000);
+    bed.answer(Some(pod("a", "u1", 50, &away())));
+    assert_eq!(bed.cause(1), Some(Cause::RegistryUnavailable));
 }
 
 #[test]
@@ -390,6 +428,29 @@ fn without_lists_pods_are_asked_for_by_name() {
     bed.answer(Some(pod("a", "u1", 51, &broken())));
     assert_eq!(bed.cause(1), Some(Cause::InvalidImageName));
     assert_eq!(bed.machine.counters().lists, 0);
+}
+
+#[test]
+fn whoever_polls_a_cluster_that_does_not_answer_is_told_so_and_rests() {
+    let mut bed = Bed::new(Scope::namespace("ns"));
+    bed.named(1, "a");
+    bed.take(Input::Probed(Access::Get("not allowed to list pods".into())));
+    bed.answer(Some(pod("a", "u1", 50, &running())));
+    for _ in 0..5 {
+        bed.pass(3000);
+        let fault = ApiFault::Unreachable("no route".into());
+        bed.no_answer(fault);
+    }
+    assert_eq!(bed.reports[&1].observer, Observer::Stale);
+    assert!(bed.machine.next_wake().is_none_or(|wake| wake > bed.at), "it asks to be woken at once, for ever");
+    bed.answer(Some(pod("a", "u1", 51, &running())));
+    assert!(matches!(bed.reports[&1].observer, Observer::Polling(_)));
+    let fault = ApiFault::Unreachable("no route".into());
+    bed.no_answer(fault);
+    let fault = ApiFault::Denied("revoked".into());
+    bed.no_answer(fault);
+    bed.pass(20_000);
+    assert_eq!(bed.reports[&1].observer, Observer::Blind("revoked".into()));
 }
 
 #[test]

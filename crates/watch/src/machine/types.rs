@@ -231,6 +231,8 @@ pub enum Input {
     },
     /// No answer about a Pod.
     GetFailed {
+        /// Which question it answers.
+        ask: u64,
         /// Namespace.
         namespace: String,
         /// Name.

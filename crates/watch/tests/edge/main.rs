@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "the tests of `minke watch` use all of it")]
 mod server;
 
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use std::time::Duration;
 use kube::{Client, Config};
 use minke_core::judgement::{Cause, Verdict};
 use minke_watch::compat::PodWatcher;
-use minke_watch::{KubeCluster, Observer, Report, Scope, Settings, Subscription, Target, Watcher, Whereabouts};
+use minke_watch::{
+    KubeCluster, Metrics, Observer, Report, Scope, Settings, Subscription, Target, Watcher, Whereabouts,
+};
 use serde_json::{Value, json};
 use server::{Fault, Server};
 use tokio::time::timeout;
@@ -270,38 +273,187 @@ async fn an_expected_pod_is_bound_after_its_creation() {
     assert_eq!(cause(&mut job).await, Cause::OwnDeletion);
 }
 
+/// What happens to a Pod of the old watcher's tests.
+enum Step {
+    Put(Value),
+    PutAndRemove(Value),
+}
+
+/// The old watcher's own table: each case three times on one watcher, as with pulls that are tried again.
 #[tokio::test]
 async fn the_old_watchers_cases_three_times_on_one_watcher() {
     let server = Server::start().await;
-    let watcher = PodWatcher::new(watch(&server), "ns");
-    type Case = (&'static str, Value, &'static str);
-    let cases: [Case; 7] = [
-        ("neutral", waits("ErrImagePull", "pull failed"), "image_pull_failure"),
-        ("network", waits("ErrImagePull", "dial tcp: lookup x: no such host"), "runner_external_dependency_failure"),
-        ("access", waits("ErrImagePull", "pull access denied"), "runner_configuration_error"),
-        ("crash", waits("CrashLoopBackOff", "back-off 10s"), "runner_configuration_error"),
-        ("config", waits("CreateContainerConfigError", "secret \"x\" not found"), "runner_configuration_error"),
-        ("name", waits("InvalidImageName", "bad"), "runner_configuration_error"),
-        ("healthy", running(), ""),
+    // It grants no time to anything.
+    let mut settings = settings();
+    settings.policy.budgets = settings.policy.budgets.fail_fast();
+    let watcher = Watcher::start(Arc::new(KubeCluster::new(client(&server))), Scope::namespace("ns"), settings);
+    let watcher = PodWatcher::new(watcher, "ns");
+    let mut disrupted = running();
+    disrupted["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}]);
+    let mut looping = waits("CrashLoopBackOff", "back-off 10s");
+    looping["containerStatuses"][0]["lastState"] = json!({"terminated": {"exitCode": 1, "message": "no such table"}});
+    let pull = |message: &str| Step::Put(waits("ErrImagePull", message));
+    // Name, what happens, the failure reason, and what the error says.
+    type Case = (&'static str, Step, &'static str, &'static [&'static str]);
+    let cases: [Case; 13] = [
+        ("deleted", Step::PutAndRemove(running()), "runner_system_failure", &["gone"]),
+        ("deleting", Step::Put(running()), "runner_system_failure", &["being deleted"]),
+        (
+            "disrupted",
+            Step::Put(disrupted),
+            "runner_system_failure",
+            &["disrupted", "EvictionByEvictionAPI", "drained"],
+        ),
+        ("neutral", pull("pull failed"), "image_pull_failure", &["pull failed"]),
+        (
+            "backoff",
+            Step::Put(waits("ImagePullBackOff", "Back-off pulling image")),
+            "image_pull_failure",
+            &["Back-off"],
+        ),
+        ("network", pull("dial tcp: lookup x: no such host"), "runner_external_dependency_failure", &["no such host"]),
+        ("access", pull("pull access denied"), "runner_configuration_error", &["pull access denied"]),
+        ("missing", pull("manifest unknown"), "runner_configuration_error", &["manifest unknown"]),
+        (
+            "crash",
+            Step::Put(waits("CrashLoopBackOff", "back-off 10s")),
+            "runner_configuration_error",
+            &["app", "back-off 10s"],
+        ),
+        ("crash-said", Step::Put(looping), "runner_configuration_error", &["back-off 10s", "no such table"]),
+        (
+            "config",
+            Step::Put(waits("CreateContainerConfigError", "secret \"x\" not found")),
+            "runner_configuration_error",
+            &["secret"],
+        ),
+        ("name", Step::Put(waits("InvalidImageName", "bad")), "runner_configuration_error", &["bad"]),
+        ("healthy", Step::Put(running()), "", &[]),
     ];
-    for (name, status, reason) in cases {
-        // What has a budget is for another test.
-        if matches!(name, "neutral" | "network") {
-            continue;
-        }
+    for (name, step, reason, words) in cases {
         for attempt in 0..3 {
             let name = format!("{name}-{attempt}");
+            eventually("a watch", || server.count("watch") >= 1).await;
+            let asked = server.count("get");
             watcher.update_pod_name(&name);
-            server.put(&name, pod(&name, &status));
+            // It is looked for before it is there; a Pod that nobody ever saw could not be missed.
+            eventually("a look", || server.count("get") > asked).await;
+            let (Step::Put(status) | Step::PutAndRemove(status)) = &step;
+            let mut object = pod(&name, status);
+            if name.starts_with("deleting") {
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+            }
+            server.put(&name, object);
+            if matches!(step, Step::PutAndRemove(_)) {
+                server.remove(&name);
+            }
             if reason.is_empty() {
                 assert!(timeout(Duration::from_millis(100), watcher.next_error()).await.is_err());
                 continue;
             }
-            let error = timeout(LIMIT, watcher.next_error()).await.unwrap();
-            assert!(error.to_string().contains(&name), "{error}");
+            let error = timeout(LIMIT, watcher.next_error()).await.unwrap_or_else(|_| panic!("nothing about {name}"));
+            let text = error.to_string();
+            assert!(text.contains(&name) && words.iter().all(|word| text.contains(word)), "{name}: {text}");
             assert_eq!(error.failure_reason(), reason, "{error}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_api_that_is_away_at_the_start_and_then_back() {
+    // A port that nobody listens on, for now.
+    let server = Server::start().await;
+    let (address, url) = (server.address(), server.url.clone());
+    drop(server);
+    let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+    let watcher = Watcher::start(Arc::new(KubeCluster::new(client)), Scope::namespace("ns"), settings());
+    let mut web = watcher.subscribe(Target::named("ns", "web"), 1);
+    let report = until(&mut web, "stale", |r| r.observer == Observer::Stale).await;
+    assert_eq!((report.verdict, report.whereabouts), (None, Whereabouts::Unseen));
+    let mut server = Server::start_at(address).await;
+    server.put("web", pod("u1", &running()));
+    healthy(&mut web).await;
+    // Its place is taken by another, as when a control plane is rotated.
+    let versions = server.version();
+    server.stop();
+    until(&mut web, "stale", |r| r.observer == Observer::Stale).await;
+    drop(server);
+    let server = Server::start_at(address).await;
+    server.resume(versions);
+    server.put("web", pod("u1", &waits("InvalidImageName", "")));
+    assert_eq!(cause(&mut web).await, Cause::InvalidImageName);
+}
+
+#[tokio::test]
+async fn an_api_without_reviews_is_watched_all_the_same() {
+    let server = Server::start().await;
+    server.faults(&[Fault::Reviews(500)]);
+    server.put("web", pod("u1", &running()));
+    let watcher = watch(&server);
+    let mut web = watcher.subscribe(Target::named("ns", "web"), 1);
+    healthy(&mut web).await;
+    assert_eq!(web.latest().observer, Observer::Current);
+}
+
+#[tokio::test]
+async fn a_watch_lives_as_long_as_its_watcher_and_not_as_long_as_who_prepared_it() {
+    let server = Server::start().await;
+    server.put("web", pod("u1", &running()));
+    let (client, settings) = (client(&server), settings());
+    // The preparation ends; what it made goes on.
+    let preparation = tokio::spawn(async move {
+        let watcher = Watcher::start(Arc::new(KubeCluster::new(client)), Scope::namespace("ns"), settings);
+        let mut web = watcher.subscribe(Target::named("ns", "web"), 1);
+        healthy(&mut web).await;
+        (watcher, web)
+    });
+    let (watcher, mut web) = preparation.await.unwrap();
+    eventually("a watch", || server.watchers() == 1).await;
+    server.put("web", pod("u1", &waits("InvalidImageName", "")));
+    assert_eq!(cause(&mut web).await, Cause::InvalidImageName);
+    drop(watcher);
+    eventually("no watch", || server.watchers() == 0).await;
+}
+
+#[tokio::test]
+async fn what_is_counted_is_in_the_callers_registry() {
+    let server = Server::start().await;
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let cluster = Arc::new(KubeCluster::new(client(&server)));
+    let (watcher, _) = Watcher::start_measured(cluster, Scope::namespace("ns"), settings(), metrics);
+    server.put("web", pod("u1", &running()));
+    let mut web = watcher.subscribe(Target::named("ns", "web"), 1);
+    healthy(&mut web).await;
+    eventually("a watch", || server.count("watch") == 1).await;
+    server.cut();
+    eventually("another watch", || server.count("watch") == 2).await;
+    server.put("web", pod("u1", &state("Failed", &json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}))));
+    assert_eq!(cause(&mut web).await, Cause::OomKilled);
+    let shown = || {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    };
+    for line in [
+        "minke_watch_open_watches 1",
+        "minke_watch_subscribers 1",
+        "minke_watch_pods 1",
+        "minke_watch_observers{state=\"current\"} 1",
+        "minke_watch_requests_total{kind=\"list\"} 1",
+        "minke_watch_requests_total{kind=\"watch\"} 2",
+        // The client takes a body that is cut for one that ended.
+        "minke_watch_reconnects_total{reason=\"ended\"} 1",
+        "minke_watch_verdicts_total{verdict=\"Failed\",cause=\"OomKilled\",category=\"program\"} 1",
+    ] {
+        assert!(shown().lines().any(|have| have == line), "{line} in {}", shown());
+    }
+    assert!(!shown().contains("minke_watch_report_seconds_count 0\n"), "{}", shown());
+    drop(watcher);
+    eventually("nothing is held", || {
+        shown().contains("minke_watch_subscribers 0\n") && shown().contains("minke_watch_open_watches 0\n")
+    })
+    .await;
 }
 
 #[tokio::test]

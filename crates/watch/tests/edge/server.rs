@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub(crate) enum Fault {
     Watch(u16),
     /// Lists answer with this code.
     List(u16),
+    /// Reviews of what is allowed answer with this code.
+    Reviews(u16),
 }
 
 #[derive(Default)]
@@ -35,6 +38,8 @@ struct State {
     version: u64,
     pods: BTreeMap<String, Value>,
     events: Vec<Value>,
+    /// What containers wrote: of the one that runs, and of the one before it. By `pod/container`.
+    written: BTreeMap<String, [String; 2]>,
     log: Vec<(u64, Value)>,
     watchers: Vec<mpsc::UnboundedSender<Result<Frame<Bytes>, std::io::Error>>>,
     faults: Vec<Fault>,
@@ -46,6 +51,7 @@ struct State {
 pub(crate) struct Server {
     state: Arc<Mutex<State>>,
     pub(crate) url: String,
+    address: SocketAddr,
     tasks: JoinSet<()>,
 }
 
@@ -55,8 +61,14 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        Self::start_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// At this address, which another may have had.
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}");
         let state = Arc::new(Mutex::new(State { version: 100, ..State::default() }));
         let mut tasks = JoinSet::new();
         let shared = Arc::clone(&state);
@@ -75,7 +87,7 @@ impl Server {
                 });
             }
         });
-        Self { state, url, tasks }
+        Self { state, url, address, tasks }
     }
 
     /// Writes a Pod; a uid of its own if it has none.
@@ -107,6 +119,11 @@ impl Server {
         lock(&self.state).events.push(event);
     }
 
+    /// What a container of this Pod has written, and what the one before it had.
+    pub(crate) fn wrote(&self, pod: &str, container: &str, now: &str, before: &str) {
+        lock(&self.state).written.insert(format!("{pod}/{container}"), [now.to_owned(), before.to_owned()]);
+    }
+
     pub(crate) fn faults(&self, faults: &[Fault]) {
         lock(&self.state).faults = faults.to_vec();
     }
@@ -114,6 +131,25 @@ impl Server {
     /// Takes rights away.
     pub(crate) fn deny(&self, verbs: &[&str]) {
         lock(&self.state).denied = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The newest version.
+    pub(crate) fn version(&self) -> u64 {
+        lock(&self.state).version
+    }
+
+    /// Goes on where another server ended, which remembers nothing of what happened.
+    pub(crate) fn resume(&self, version: u64) {
+        lock(&self.state).version = version;
+    }
+
+    /// How many watches somebody still reads.
+    pub(crate) fn watchers(&self) -> usize {
+        lock(&self.state).watchers.iter().filter(|watcher| !watcher.is_closed()).count()
     }
 
     /// Cuts every watch.
@@ -186,6 +222,10 @@ async fn answer(state: &Mutex<State>, request: Request<Incoming>) -> Response<Bo
         let verb = review["spec"]["resourceAttributes"]["verb"].as_str().unwrap_or_default().to_owned();
         let mut state = lock(state);
         state.note("reviews");
+        let fault = state.faults.iter().find_map(|f| if let Fault::Reviews(code) = f { Some(*code) } else { None });
+        if let Some(code) = fault {
+            return refusal(code);
+        }
         review["status"] = json!({"allowed": !state.denied.contains(&verb), "reason": "by the test"});
         return whole(201, &review);
     }
@@ -247,6 +287,23 @@ async fn answer(state: &Mutex<State>, request: Request<Incoming>) -> Response<Bo
             match state.pods.get(name) {
                 Some(pod) => whole(200, pod),
                 None => refusal(404),
+            }
+        }
+        ["pods", name, "log"] => {
+            state.note("log");
+            let container = query.split('&').find_map(|part| part.strip_prefix("container=")).unwrap_or_default();
+            let previous = query.contains("previous=true");
+            let text = state.written.get(&format!("{name}/{container}")).map(|written| &written[usize::from(previous)]);
+            match text.filter(|text| !previous || !text.is_empty()) {
+                Some(text) => {
+                    let lines: Vec<&str> = text.lines().collect();
+                    let tail = query.split('&').find_map(|part| part.strip_prefix("tailLines=")?.parse::<usize>().ok());
+                    let first = lines.len().saturating_sub(tail.unwrap_or(usize::MAX));
+                    let text: String = lines[first..].iter().map(|line| format!("{line}\n")).collect();
+                    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed();
+                    Response::builder().header("content-type", "text/plain").body(body).unwrap()
+                }
+                None => refusal(400),
             }
         }
         _ => refusal(404),

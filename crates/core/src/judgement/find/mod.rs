@@ -29,6 +29,9 @@ pub struct Sight<'a> {
     pub presence: Presence,
     /// Whoever watches has deleted it.
     pub own_deletion: bool,
+    /// Up to which moment it is known to have been so; `None`: up to now. Of what happened since then nothing is known, so
+    /// a budget that has ended since then fails nobody: the trouble may have healed out of sight.
+    pub as_of: Option<Duration>,
 }
 
 /// Whether a Pod is still there.
@@ -46,7 +49,7 @@ impl<'a> Sight<'a> {
     /// A Pod, and nothing else that may be seen.
     #[must_use]
     pub fn of(pod: &'a Pod) -> Self {
-        Self { pod, node: None, events: &[], presence: Presence::Here, own_deletion: false }
+        Self { pod, node: None, events: &[], presence: Presence::Here, own_deletion: false, as_of: None }
     }
 }
 

@@ -130,8 +130,14 @@ impl Judge {
     }
 
     pub(super) fn see_as(&mut self, pod: &Pod, presence: Presence) -> Verdict {
-        let sight =
-            Sight { pod, node: self.node.as_ref(), events: &self.events, presence, own_deletion: self.own_deletion };
+        let sight = Sight {
+            pod,
+            node: self.node.as_ref(),
+            events: &self.events,
+            presence,
+            own_deletion: self.own_deletion,
+            as_of: None,
+        };
         let wall = time(20).checked_add(SignedDuration::try_from(self.moment).unwrap()).unwrap();
         let judged = judge(&sight, &self.policy, self.history.clone(), Now { moment: self.moment, wall });
         self.history = judged.history;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::bed::*;
-use crate::judgement::{Budget, Budgets, Cause, Limit, Verdict};
+use crate::judgement::{Budget, Budgets, Cause, History, Limit, Now, Policy, Sight, Verdict, judge};
 
 fn network() -> k8s_openapi::api::core::v1::Pod {
     app_waits("ErrImagePull", "dial tcp: i/o timeout")
@@ -56,6 +56,29 @@ fn a_pod_that_waited_before_anybody_looked_has_used_that_up() {
     let pod = with_condition(pod, "PodScheduled", "False", "Unschedulable", "0/1", -180);
     let (budget, failure) = Judge::default().in_time(&pod);
     assert_eq!((budget.as_secs(), failure.cause), (100, Cause::Unschedulable));
+}
+
+#[test]
+fn a_budget_that_ends_out_of_sight_fails_nobody() {
+    let pod = network();
+    let look = |history, as_of, second| {
+        let now = Now { moment: Duration::from_secs(second), wall: time(0) };
+        judge(&Sight { as_of, ..Sight::of(&pod) }, &Policy::default(), history, now)
+    };
+    let mut judged = look(History::default(), None, 0);
+    for (as_of, second) in [(Some(0), 30), (Some(30), 90), (Some(59), 3600)] {
+        judged = look(judged.history, as_of.map(Duration::from_secs), second);
+        assert_eq!(judged.verdict.until(), Some(Duration::from_secs(60)), "{:?}", judged.verdict);
+    }
+    // Seen again, and still so.
+    judged = look(judged.history, Some(Duration::from_secs(3601)), 3601);
+    assert!(matches!(judged.verdict, Verdict::Doomed { .. }), "{:?}", judged.verdict);
+    // Who grants no time fails by what was seen.
+    let budgets = Budgets::default().fail_fast();
+    let now = Now { moment: Duration::from_secs(9), wall: time(0) };
+    let sight = Sight { as_of: Some(Duration::from_secs(3)), ..Sight::of(&pod) };
+    let judged = judge(&sight, &Policy { budgets, ..Policy::default() }, History::default(), now);
+    assert!(matches!(judged.verdict, Verdict::Doomed { .. }), "{:?}", judged.verdict);
 }
 
 #[test]

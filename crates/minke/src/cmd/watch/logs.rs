@@ -38,7 +38,9 @@ impl Logs {
 
     /// Begins to follow whatever has started.
     pub(super) fn follow(&mut self, report: &Report) {
-        let Some(pod) = report.pod.as_ref().filter(|_| self.on && report.whereabouts == Whereabouts::Present) else { return };
+        let Some(pod) = report.pod.as_ref().filter(|_| self.on && report.whereabouts == Whereabouts::Present) else {
+            return;
+        };
         let status = pod.status.iter();
         let statuses = status.flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses).flatten());
         for container in statuses {

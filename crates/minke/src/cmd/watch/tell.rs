@@ -217,7 +217,10 @@ mod tests {
         let creating = Verdict::Waiting { stage: Stage::Creating, why: None, until: None };
         assert_eq!(say(creating).unwrap(), "containers are being created");
         assert_eq!(words(&report(None)), None);
-        assert_eq!(words(&Report { whereabouts: Whereabouts::Missing, ..report(None) }).unwrap(), "there is no such pod yet");
+        assert_eq!(
+            words(&Report { whereabouts: Whereabouts::Missing, ..report(None) }).unwrap(),
+            "there is no such pod yet"
+        );
         let stale = Report { observer: Observer::Stale, ..report(Some(Verdict::Succeeded)) };
         assert_eq!(words(&stale).unwrap(), "completed (the cluster does not answer)");
     }

@@ -185,7 +185,10 @@ mod tests {
     fn deleted_means_gone_and_not_going() {
         let mut board = named(Wanted::Deleted, &["a"]);
         assert_eq!(board.take(report("a", "1", failed(Cause::Deleted))), State::Waiting);
-        assert_eq!(board.take(Report { whereabouts: Whereabouts::Gone, ..report("a", "1", failed(Cause::Deleted)) }), State::Reached);
+        assert_eq!(
+            board.take(Report { whereabouts: Whereabouts::Gone, ..report("a", "1", failed(Cause::Deleted)) }),
+            State::Reached
+        );
         let mut board = named(Wanted::Deleted, &["a"]);
         assert_eq!(board.take(Report { whereabouts: Whereabouts::Missing, ..report("a", "1", None) }), State::Reached);
     }
