@@ -141,7 +141,7 @@ fn attempts(args: &LogsArgs, source: &Source) -> Result<Option<Attempts>, Failur
 async fn follow(
     client: &Client,
     key: &PodKey,
-    mut tail: Tail,
+    mut tail: Tail<Label>,
     mut printer: Printer,
     since: Option<Timestamp>,
 ) -> Result<(), Failure> {

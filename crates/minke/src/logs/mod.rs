@@ -1,11 +1,5 @@
-//! Container logs as files: finding them ([`files`]), reading them over rotation and restarts ([`reader`]), waiting
-//! for more ([`tail`]), choosing a part of them ([`window`]) and showing them ([`show`]).
-//!
-//! The shims write logs and the agent rotates them; this side only reads, so logs can be read without any agent.
+//! Container logs as people see them: lines with whose they are in front ([`show`]). Reading is the kubelet core's.
 
-pub(crate) mod files;
-pub(crate) mod line;
-pub(crate) mod reader;
 pub(crate) mod show;
-pub(crate) mod tail;
-pub(crate) mod window;
+
+pub(crate) use minke_kubelet::logs::{files, line, reader, tail, window};

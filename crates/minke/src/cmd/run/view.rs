@@ -24,7 +24,7 @@ pub(super) struct View {
 
 struct Logs {
     directory: PathBuf,
-    tail: Tail,
+    tail: Tail<Label>,
     style: Style,
     /// Standard output belongs to a document, so logs go to standard error.
     to_stderr: bool,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// The stream that a line was written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Stream {
+pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -13,13 +13,13 @@ pub(crate) enum Stream {
 
 /// One whole line as the container wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub struct Line {
     /// When its first part was written; `None` for a line that is not in the format.
-    pub(crate) time: Option<Timestamp>,
+    pub time: Option<Timestamp>,
     /// Where to.
-    pub(crate) stream: Stream,
+    pub stream: Stream,
     /// Without its line end; any bytes.
-    pub(crate) text: Vec<u8>,
+    pub text: Vec<u8>,
 }
 
 /// The record of one physical line.
@@ -50,7 +50,7 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
 
 /// Puts whole lines together from the bytes of a log. The two streams may interleave their parts.
 #[derive(Debug, Default)]
-pub(crate) struct Assembler {
+pub struct Assembler {
     physical: Vec<u8>,
     open: [Option<Line>; 2],
 }
@@ -60,7 +60,7 @@ const LONGEST_LINE: usize = 1 << 20;
 
 impl Assembler {
     /// Takes bytes as they were read; hands each line that is whole to `emit`.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Line)) {
+    pub fn push(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Line)) {
         while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
             self.physical.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
@@ -94,7 +94,7 @@ impl Assembler {
     }
 
     /// Hands over what has no end: the container ended in the middle of a line.
-    pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Line)) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(Line)) {
         let physical = std::mem::take(&mut self.physical);
         if !physical.is_empty() {
             self.record(&physical, emit);

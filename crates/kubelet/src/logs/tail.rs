@@ -13,39 +13,45 @@ use tokio::io::unix::AsyncFd;
 
 use super::line::Line;
 use super::reader::{Attempts, Reader};
-use super::show::Label;
 
 /// How often directories without a watch are looked at.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Which container, as the caller counts them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct SourceKey {
+pub struct SourceKey {
     /// The Pod's uid.
-    pub(crate) pod: String,
+    pub pod: String,
     /// The container.
-    pub(crate) container: String,
+    pub container: String,
 }
 
 #[derive(Debug)]
-struct Source {
+struct Source<L> {
     reader: Reader,
-    label: Label,
+    label: L,
     watched: bool,
 }
 
-/// The logs that are followed.
+/// The logs that are followed, each with what its caller wants to know of a line's source.
 #[derive(Debug)]
-pub(crate) struct Tail {
-    sources: HashMap<SourceKey, Source>,
+pub struct Tail<L> {
+    sources: HashMap<SourceKey, Source<L>>,
     inotify: Option<AsyncFd<OwnedFd>>,
     watches: HashMap<i32, SourceKey>,
     dirty: HashSet<SourceKey>,
 }
 
-impl Tail {
+impl<L: Clone> Default for Tail<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<L: Clone> Tail<L> {
     /// Follows nothing yet.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
         #[expect(deprecated, reason = "its unsafe successor asks for what an OwnedFd that nobody else has gives")]
         let register = AsyncFd::<OwnedFd>::new;
@@ -57,7 +63,7 @@ impl Tail {
     }
 
     /// Follows one more container, whose log directory need not exist yet. The second time does nothing.
-    pub(crate) fn add(&mut self, key: SourceKey, directory: &Path, attempts: Attempts, label: Label) {
+    pub fn add(&mut self, key: SourceKey, directory: &Path, attempts: Attempts, label: L) {
         if self.sources.contains_key(&key) {
             return;
         }
@@ -65,14 +71,15 @@ impl Tail {
     }
 
     /// Follows a container whose log was read up to here.
-    pub(crate) fn continue_with(&mut self, key: SourceKey, reader: Reader, label: Label) {
+    pub fn continue_with(&mut self, key: SourceKey, reader: Reader, label: L) {
         let watched = self.watch(&key, reader.directory());
         self.dirty.insert(key.clone());
         self.sources.insert(key, Source { reader, label, watched });
     }
 
     /// Whether anything is followed.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
@@ -90,7 +97,7 @@ impl Tail {
     }
 
     /// Waits until there may be something to read. Cancel-safe.
-    pub(crate) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         if !self.dirty.is_empty() {
             return;
         }
@@ -136,16 +143,30 @@ impl Tail {
         }
     }
 
-    /// Reads what there is in the directories that changed.
-    pub(crate) fn read(&mut self, emit: &mut dyn FnMut(&Label, Line)) {
+    /// Reads a piece of what there is in each directory that changed. Where there is more, [`Self::changed`] returns at
+    /// once, so that a log that grows faster than it is taken costs no memory.
+    pub fn read(&mut self, emit: &mut dyn FnMut(&L, Line)) {
         for key in std::mem::take(&mut self.dirty) {
-            self.read_one(&key, emit);
+            if self.read_one(&key, emit) {
+                self.dirty.insert(key);
+            }
         }
     }
 
+    /// Whether there is something to read that is known of.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Looks at everything the next time.
+    pub fn look_again(&mut self) {
+        self.dirty.extend(self.sources.keys().cloned());
+    }
+
     /// Reads the rest of a container's log: nothing will be written any more.
-    pub(crate) fn finish(&mut self, key: &SourceKey, emit: &mut dyn FnMut(&Label, Line)) {
-        self.read_one(key, emit);
+    pub fn finish(&mut self, key: &SourceKey, emit: &mut dyn FnMut(&L, Line)) {
+        while self.read_one(key, emit) {}
         if let Some(mut source) = self.sources.remove(key) {
             let label = source.label.clone();
             source.reader.finish(&mut |line| emit(&label, line));
@@ -154,7 +175,7 @@ impl Tail {
     }
 
     /// Reads the rest of everything.
-    pub(crate) fn finish_all(&mut self, emit: &mut dyn FnMut(&Label, Line)) {
+    pub fn finish_all(&mut self, emit: &mut dyn FnMut(&L, Line)) {
         let mut keys: Vec<SourceKey> = self.sources.keys().cloned().collect();
         keys.sort();
         for key in keys {
@@ -162,18 +183,21 @@ impl Tail {
         }
     }
 
-    fn read_one(&mut self, key: &SourceKey, emit: &mut dyn FnMut(&Label, Line)) {
-        let Some(mut source) = self.sources.remove(key) else { return };
+    /// Returns whether there may be more.
+    fn read_one(&mut self, key: &SourceKey, emit: &mut dyn FnMut(&L, Line)) -> bool {
+        let Some(mut source) = self.sources.remove(key) else { return false };
         let directory = source.reader.directory().to_owned();
         if !source.watched {
             // Watched first and read then: what is written in between is told.
             source.watched = self.watch(key, &directory);
         }
         let label = source.label.clone();
-        if let Err(error) = source.reader.read(&mut |line| emit(&label, line)) {
+        let more = source.reader.read_piece(&mut |line| emit(&label, line)).unwrap_or_else(|error| {
             tracing::warn!(%error, directory = %directory.display(), "can't read a log");
-        }
+            false
+        });
         self.sources.insert(key.clone(), source);
+        more
     }
 }
 
@@ -192,7 +216,7 @@ mod tests {
         writeln!(file, "2026-01-01T00:00:00Z stdout F {text}").unwrap();
     }
 
-    async fn until(tail: &mut Tail, count: usize) -> Vec<String> {
+    async fn until(tail: &mut Tail<&str>, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         let wait = async {
             while lines.len() < count {
@@ -210,8 +234,8 @@ mod tests {
         let (early, late) = (directory.path().join("early"), directory.path().join("late"));
         std::fs::create_dir(&early).unwrap();
         let mut tail = Tail::new();
-        tail.add(key("early"), &early, Attempts::From(0), Label::new("early"));
-        tail.add(key("late"), &late, Attempts::From(0), Label::new("late"));
+        tail.add(key("early"), &early, Attempts::From(0), "early");
+        tail.add(key("late"), &late, Attempts::From(0), "late");
         append(&early, "one");
         assert_eq!(until(&mut tail, 1).await, ["one"]);
         std::fs::create_dir(&late).unwrap();
@@ -226,7 +250,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("0.log"), "2026-01-01T00:00:00Z stdout P half\n").unwrap();
         let mut tail = Tail::new();
-        tail.add(key("a"), directory.path(), Attempts::From(0), Label::new("a"));
+        tail.add(key("a"), directory.path(), Attempts::From(0), "a");
         let mut lines = Vec::new();
         tail.finish_all(&mut |_, line| lines.push(String::from_utf8(line.text).unwrap()));
         assert_eq!(lines, ["half"]);

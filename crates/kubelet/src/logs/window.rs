@@ -8,16 +8,17 @@ use super::line::Line;
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Window {
+pub struct Window {
     /// Only lines written at this time or later.
-    pub(crate) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// Only so many of the last lines.
-    pub(crate) tail: Option<usize>,
+    pub tail: Option<usize>,
 }
 
 impl Window {
     /// Whether a line is young enough. A line without a time belongs to its neighbours, so it passes.
-    pub(crate) fn admits(&self, line: &Line) -> bool {
+    #[must_use]
+    pub fn admits(&self, line: &Line) -> bool {
         match (self.since, line.time) {
             (Some(since), Some(time)) => time >= since,
             (Some(_) | None, _) => true,
@@ -27,19 +28,20 @@ impl Window {
 
 /// Collects the lines of a window in bounded memory.
 #[derive(Debug)]
-pub(crate) struct Collector<T> {
+pub struct Collector<T> {
     window: Window,
     last: VecDeque<T>,
 }
 
 impl<T> Collector<T> {
     /// Collects for this window.
-    pub(crate) fn new(window: Window) -> Self {
+    #[must_use]
+    pub fn new(window: Window) -> Self {
         Self { window, last: VecDeque::new() }
     }
 
     /// Takes the next line; returns it at once where no tail is wanted, so that nothing need be kept.
-    pub(crate) fn push(&mut self, line: &Line, value: T) -> Option<T> {
+    pub fn push(&mut self, line: &Line, value: T) -> Option<T> {
         if !self.window.admits(line) {
             return None;
         }
@@ -52,7 +54,7 @@ impl<T> Collector<T> {
     }
 
     /// The last lines.
-    pub(crate) fn finish(self) -> impl Iterator<Item = T> {
+    pub fn finish(self) -> impl Iterator<Item = T> {
         self.last.into_iter()
     }
 }

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 /// One file of a container's log. Ordered as they are read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LogFile {
+pub struct LogFile {
     /// The container's attempt.
-    pub(crate) attempt: u32,
+    pub attempt: u32,
     /// Where in the attempt.
-    pub(crate) part: Part,
+    pub part: Part,
     /// The file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// Which file of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub enum Part {
     /// Rotated away at this time, in a form that sorts.
     Rotated(String),
     /// Written to.
@@ -40,7 +40,10 @@ fn parse(name: &str) -> Option<(u32, Part)> {
 }
 
 /// All files of a container's log, in reading order. A directory that does not exist has none.
-pub(crate) fn list(directory: &Path) -> io::Result<Vec<LogFile>> {
+///
+/// # Errors
+/// The directory can't be listed.
+pub fn list(directory: &Path) -> io::Result<Vec<LogFile>> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -58,7 +61,8 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<LogFile>> {
 }
 
 /// The attempt that `--previous` means: the one before the newest.
-pub(crate) fn previous(files: &[LogFile]) -> Option<u32> {
+#[must_use]
+pub fn previous(files: &[LogFile]) -> Option<u32> {
     let newest = files.last()?.attempt;
     files.iter().rev().map(|f| f.attempt).find(|attempt| *attempt < newest)
 }

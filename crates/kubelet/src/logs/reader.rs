@@ -13,7 +13,7 @@ use super::line::{Assembler, Line};
 
 /// Which attempts to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempts {
+pub enum Attempts {
     /// This one and all after it.
     From(u32),
     /// Only this one.
@@ -31,7 +31,7 @@ impl Attempts {
 
 /// A reader of one container's log.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     directory: PathBuf,
     attempts: Attempts,
     open: Option<Open>,
@@ -48,44 +48,60 @@ struct Open {
 
 impl Reader {
     /// A reader of these attempts in this directory, which need not exist yet.
-    pub(crate) fn new(directory: &Path, attempts: Attempts) -> Self {
+    #[must_use]
+    pub fn new(directory: &Path, attempts: Attempts) -> Self {
         Self { directory: directory.to_owned(), attempts, open: None, assembler: Assembler::default() }
     }
 
     /// Where the log lies.
-    pub(crate) fn directory(&self) -> &Path {
+    #[must_use]
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Reads all there is now.
-    pub(crate) fn read(&mut self, emit: &mut dyn FnMut(Line)) -> io::Result<()> {
-        loop {
-            self.read_open(emit)?;
-            let Some(next) = self.next_file()? else { return Ok(()) };
-            // What the old file got between its last read and its rotation.
-            self.read_open(emit)?;
-            let other_attempt = self.open.as_ref().is_some_and(|open| open.at.attempt != next.attempt);
-            if other_attempt {
-                self.assembler.finish(emit);
-            }
-            let file = match File::open(&next.path) {
-                Ok(file) => file,
-                // Rotated or removed since it was listed: look again.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let meta = file.metadata()?;
-            self.open = Some(Open { file, id: (meta.dev(), meta.ino()), at: next });
+    ///
+    /// # Errors
+    /// A file or the directory can't be read.
+    pub fn read(&mut self, emit: &mut dyn FnMut(Line)) -> io::Result<()> {
+        while self.read_piece(emit)? {}
+        Ok(())
+    }
+
+    /// Reads a piece, some tens of KiB at most; returns whether there may be more now.
+    ///
+    /// # Errors
+    /// A file or the directory can't be read.
+    pub fn read_piece(&mut self, emit: &mut dyn FnMut(Line)) -> io::Result<bool> {
+        if self.read_open(emit)? {
+            return Ok(true);
         }
+        let Some(next) = self.next_file()? else { return Ok(false) };
+        // What the old file got between its last read and its rotation.
+        while self.read_open(emit)? {}
+        let other_attempt = self.open.as_ref().is_some_and(|open| open.at.attempt != next.attempt);
+        if other_attempt {
+            self.assembler.finish(emit);
+        }
+        let file = match File::open(&next.path) {
+            Ok(file) => file,
+            // Rotated or removed since it was listed: look again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let meta = file.metadata()?;
+        self.open = Some(Open { file, id: (meta.dev(), meta.ino()), at: next });
+        Ok(true)
     }
 
     /// Hands over an unfinished line: nothing will be written any more.
-    pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Line)) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(Line)) {
         self.assembler.finish(emit);
     }
 
-    fn read_open(&mut self, emit: &mut dyn FnMut(Line)) -> io::Result<()> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+    /// Reads a piece of the open file; `false`: it was at its end.
+    fn read_open(&mut self, emit: &mut dyn FnMut(Line)) -> io::Result<bool> {
+        let Some(open) = &mut self.open else { return Ok(false) };
         // A file that became shorter was emptied by somebody; what is in it now is new.
         if open.file.metadata()?.len() < open.file.stream_position()? {
             open.file.seek(SeekFrom::Start(0))?;
@@ -93,8 +109,11 @@ impl Reader {
         let mut buffer = vec![0; 64 << 10];
         loop {
             match open.file.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(n) => self.assembler.push(&buffer[..n], emit),
+                Ok(0) => return Ok(false),
+                Ok(n) => {
+                    self.assembler.push(&buffer[..n], emit);
+                    return Ok(true);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
