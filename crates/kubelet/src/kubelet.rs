@@ -37,8 +37,8 @@ mod stop;
 
 pub use admit::{Admit, AdmitAll};
 pub use exec::ExecError;
-pub(crate) use hub::Hub;
 pub use hub::Subscription;
+pub(crate) use hub::{Hub, Listener};
 pub use ports::{Ports, StartError};
 use room::Room;
 
@@ -49,6 +49,7 @@ struct Shared {
     admit: Arc<dyn Admit>,
     gauge: Arc<dyn Gauge>,
     room: Room,
+    config: KubeletConfig,
     /// Pods are admitted one call at a time: each must see those before it.
     admission: Mutex<()>,
 }
@@ -135,13 +136,17 @@ impl Kubelet {
         tasks.spawn(cancel.clone().run_until_cancelled_owned(orphans));
         tasks.spawn(cancel.run_until_cancelled_owned(housekeeping.clone().run(deaths)));
         let (admit, gauge, room) = (ports.admit, ports.gauge, Room::new(&workers.metrics));
-        room::keep(&workers, &housekeeping, config.eviction, gauge.clone(), &room);
-        let shared = Shared { workers, housekeeping, admit, gauge, room, admission: Mutex::new(()) };
+        room::keep(&workers, &housekeeping, config.eviction.clone(), gauge.clone(), &room);
+        let shared = Shared { workers, housekeeping, admit, gauge, room, config, admission: Mutex::new(()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     pub(crate) fn workers(&self) -> &Arc<WorkerContext> {
         &self.shared.workers
+    }
+
+    pub(crate) fn config(&self) -> &KubeletConfig {
+        &self.shared.config
     }
 
     /// A Pod as it is.

@@ -15,6 +15,7 @@ mod moment;
 pub mod pleg;
 mod pod_set;
 pub mod probes;
+pub mod provider;
 pub mod runonce;
 pub mod source;
 pub mod spec;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
 
-use super::ProviderError;
+use super::{NodeShutdown, ProviderError};
 use crate::identity::PodKey;
 use crate::runtime::{CgroupUsage, ExecRequest, ExecSession, TerminalSize};
 
@@ -24,6 +24,8 @@ pub struct Extras<'a> {
     pub port_forward: Option<&'a dyn PortForwards>,
     /// What Pods use.
     pub stats: Option<&'a dyn StatsSource>,
+    /// Ending Pods because the node goes down.
+    pub shutdown: Option<&'a dyn NodeShutdown>,
 }
 
 impl fmt::Debug for Extras<'_> {
@@ -34,6 +36,7 @@ impl fmt::Debug for Extras<'_> {
             .field("attach", &self.attach.is_some())
             .field("port_forward", &self.port_forward.is_some())
             .field("stats", &self.stats.is_some())
+            .field("shutdown", &self.shutdown.is_some())
             .finish()
     }
 }

@@ -26,6 +26,7 @@ pub mod conformance;
 mod error;
 mod extras;
 mod held;
+mod node;
 mod sink;
 
 use std::fmt;
@@ -40,6 +41,7 @@ use crate::identity::PodKey;
 pub use error::ProviderError;
 pub use extras::*;
 pub use held::{DesiredPod, Environment, HeldPod};
+pub use node::*;
 pub use sink::{Notices, StatusSink};
 
 /// Whoever runs Pods. See the module for the contract.

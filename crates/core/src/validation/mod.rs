@@ -33,6 +33,7 @@ mod workloads;
 
 pub use configuration::{validate_config_map, validate_secret};
 pub use error::{Reason, ValidationError};
+pub use names::object_name;
 pub use path::{FieldPath, Segment};
 pub use pod::{validate_pod, validate_pod_template};
 pub use support::unsupported;

@@ -35,6 +35,12 @@ pub(crate) fn dns_subdomain(text: &str) -> Problem {
     (!text.split('.').all(is_label)).then_some(SUBDOMAIN)
 }
 
+/// What is wrong with the name of an object whose kind has no rules of its own (a Node, a Pod); `None`: nothing.
+#[must_use]
+pub fn object_name(text: &str) -> Option<&'static str> {
+    dns_subdomain(text)
+}
+
 /// `http`: the name of a port (IANA service name).
 pub(crate) fn port_name(text: &str) -> Problem {
     if text.len() > 15 {

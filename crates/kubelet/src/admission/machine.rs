@@ -63,16 +63,9 @@ pub fn read_machine(
     options: &NodeOptions,
     free: &dyn Fn(&ResourceList) -> ResourceList,
 ) -> io::Result<Machine> {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let storage = rustix::fs::statvfs(state_directory)?;
-    let amount = |units: u64| Amount::from_units(i64::try_from(units).unwrap_or(i64::MAX));
+    let capacity = read_basics(state_directory)?;
     let pages = huge_pages(Path::new("/sys/kernel/mm/hugepages"));
     let in_pages: Amount = pages.values().copied().sum();
-    let capacity = ResourceList::from([
-        ("cpu".to_owned(), amount(u64::try_from(cpus).unwrap_or(1))),
-        ("memory".to_owned(), amount(memory_bytes()?)),
-        ("ephemeral-storage".to_owned(), amount(storage.f_blocks.saturating_mul(storage.f_frsize))),
-    ]);
     let kept_free = free(&capacity);
     let mut allocatable = less_reserved(less_reserved(capacity, &options.reserved), &kept_free);
     // Huge pages are taken out of memory when the machine starts.
@@ -81,6 +74,27 @@ pub fn read_machine(
     let mut labels = labels(name);
     labels.extend(options.labels.clone());
     Ok(Machine { name: name.to_owned(), allocatable, max_pods, labels })
+}
+
+/// All that the machine has, with nothing taken off: `cpu`, `memory`, `ephemeral-storage`, huge pages.
+///
+/// # Errors
+/// Something can't be read.
+pub fn read_capacity(state_directory: &Path) -> io::Result<ResourceList> {
+    let mut capacity = read_basics(state_directory)?;
+    capacity.extend(huge_pages(Path::new("/sys/kernel/mm/hugepages")));
+    Ok(capacity)
+}
+
+fn read_basics(state_directory: &Path) -> io::Result<ResourceList> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let storage = rustix::fs::statvfs(state_directory)?;
+    let amount = |units: u64| Amount::from_units(i64::try_from(units).unwrap_or(i64::MAX));
+    Ok(ResourceList::from([
+        ("cpu".to_owned(), amount(u64::try_from(cpus).unwrap_or(1))),
+        ("memory".to_owned(), amount(memory_bytes()?)),
+        ("ephemeral-storage".to_owned(), amount(storage.f_blocks.saturating_mul(storage.f_frsize))),
+    ]))
 }
 
 /// The huge pages that the kernel has set aside, by resource name.
@@ -96,13 +110,18 @@ fn huge_pages(directory: &Path) -> ResourceList {
     fs::read_dir(directory).into_iter().flatten().flatten().filter_map(size).collect()
 }
 
-fn labels(name: &str) -> BTreeMap<String, String> {
-    // Kubernetes uses Go's names of architectures.
-    let arch = match std::env::consts::ARCH {
+/// The machine's architecture by Go's name for it, which Kubernetes uses.
+#[must_use]
+pub fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    };
+    }
+}
+
+fn labels(name: &str) -> BTreeMap<String, String> {
+    let arch = architecture();
     let pairs = [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", arch), ("kubernetes.io/hostname", name)];
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }

@@ -14,7 +14,7 @@ use super::Kubelet;
 use super::room::active;
 use crate::admission::{Rejection, Verdict};
 use crate::cache::Stamp;
-use crate::checkpoint::SavedState;
+use crate::checkpoint::{CheckpointError, SavedState};
 use crate::timeline::Transition;
 use crate::worker::grace::effective_grace;
 use crate::worker::lifecycle::{Cause, SavedLifecycle};
@@ -212,14 +212,26 @@ impl Kubelet {
         if !differs(&existing.desired(), &desired) {
             return Admission::Unchanged;
         }
-        let uid = &existing.key.uid;
-        match self.shared.workers.checkpoints.save_pod(uid, &desired).await {
-            Ok(()) => {
-                existing.update(desired);
-                Admission::Updated
-            }
+        match self.amend(existing, desired).await {
+            Ok(()) => Admission::Updated,
             Err(error) => refused("CheckpointFailed", format!("can't keep the pod: {}", error_chain(&error))),
         }
+    }
+
+    /// Tells a Pod's worker that something else is wanted, durably. One that has ended for good keeps what it had.
+    pub(crate) async fn amend(&self, existing: &WorkerHandle, desired: DesiredPod) -> Result<(), CheckpointError> {
+        match existing.stage() {
+            PodStage::Syncing | PodStage::Terminating => {}
+            PodStage::Terminated | PodStage::Finished => return Ok(()),
+        }
+        let (workers, uid) = (&self.shared.workers, &existing.key.uid);
+        workers.checkpoints.save_pod(uid, &desired).await?;
+        existing.update(desired);
+        if workers.registry.get(uid).is_none() {
+            // It was forgotten meanwhile, and must not come back with the next agent.
+            workers.checkpoints.remove(uid).await?;
+        }
+        Ok(())
     }
 
     /// How the life of a Pod begins.

@@ -45,10 +45,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Hears each report as it is published, under the hub's lock: it may neither block nor ask back.
+pub(crate) trait Listener: std::fmt::Debug + Send + Sync + 'static {
+    /// The Pod is like this.
+    fn published(&self, report: &PodReport);
+    /// The Pod, which was last like this, is forgotten.
+    fn forgotten(&self, last: &PodReport);
+}
+
 #[derive(Debug, Default)]
 struct State {
     reports: HashMap<PodUid, PodReport>,
     subscribers: Vec<Weak<Subscriber>>,
+    listener: Option<Arc<dyn Listener>>,
 }
 
 impl State {
@@ -75,13 +84,24 @@ impl Hub {
         if state.reports.get(uid) == Some(&report) {
             return;
         }
+        if let Some(listener) = &state.listener {
+            listener.published(&report);
+        }
         state.reports.insert(uid.clone(), report);
         state.tell(uid);
     }
 
+    /// Whoever has to hear every report, the last one of a Pod that is forgotten included, from now on.
+    pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
+        lock(&self.state).listener = Some(listener);
+    }
+
     pub(crate) fn remove(&self, uid: &PodUid) {
         let mut state = lock(&self.state);
-        if state.reports.remove(uid).is_some() {
+        if let Some(last) = state.reports.remove(uid) {
+            if let Some(listener) = &state.listener {
+                listener.forgotten(&last);
+            }
             state.tell(uid);
         }
     }
