@@ -1,5 +1,6 @@
 //! The API over a Kubernetes client. Performs, decides nothing.
 
+mod node;
 mod objects;
 mod records;
 

@@ -8,10 +8,11 @@
 //!
 //! Here: the controller ([`controller`]) and what it asks of an API ([`api`]), over a Kubernetes client ([`kube`]); the
 //! queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to ([`references`]) and
-//! their environment ([`environment`]); the kubelet's HTTP API ([`http`]).
+//! their environment ([`environment`]); the Node object with its lease ([`node`]); the kubelet's HTTP API ([`http`]); a provider
+//! that runs nothing ([`mock`]).
 //!
-//! Not here yet: the node object with its lease and conditions, service environment variables, projected service-account
-//! tokens, streams of the HTTP API (commands, attached programs, forwarded ports), the kubelet core as a provider, and the command `minke node`.
+//! Not here yet: service environment variables, projected service-account tokens, streams of the HTTP API (commands, attached
+//! programs, forwarded ports).
 
 pub mod api;
 pub mod book;
@@ -19,6 +20,8 @@ pub mod controller;
 pub mod environment;
 pub mod http;
 pub mod kube;
+pub mod mock;
+pub mod node;
 pub mod pod;
 pub mod queue;
 pub mod references;
