@@ -30,6 +30,8 @@ pub struct KubeletConfig {
     pub cgroup_root: String,
     /// What the runtime calls itself: the prefix of container ids in statuses, `containerd://…`.
     pub runtime_name: String,
+    /// Its version, as it says; for people.
+    pub runtime_version: String,
     /// Gap between two full relists without a healthy event stream.
     pub relist_period: Duration,
     /// Gap between two full relists with one, where the mode lets them slow down.
@@ -60,6 +62,7 @@ impl KubeletConfig {
             log_directory,
             cgroup_root: "/minke".to_owned(),
             runtime_name: "minke".to_owned(),
+            runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
             relist_period: Duration::from_secs(1),
             slow_relist_period: Duration::from_secs(30),
             relist_mode: RelistMode::default(),

@@ -262,13 +262,10 @@ async fn a_node_that_goes_down_rejects_and_ends_pods_with_upstreams_reasons() {
 async fn the_machine_is_described() {
     let bed = Bed::new();
     let state = tempfile::tempdir().unwrap();
-    let config = KubeletConfig { state_directory: state.path().to_owned(), max_pods: 77, ..Bed::config() };
+    let (state_directory, runtime_version) = (state.path().to_owned(), "1".to_owned());
+    let config = KubeletConfig { state_directory, runtime_version, max_pods: 77, ..Bed::config() };
     let kubelet = kubelet_with(&bed, config, bed.ports()).await;
-    let facts = MachineFacts {
-        runtime_version: "minke://1".to_owned(),
-        kubelet_version: "v1".to_owned(),
-        addresses: vec!["192.0.2.9".parse().unwrap()],
-    };
+    let facts = MachineFacts { kubelet_version: "v1".to_owned(), addresses: vec!["192.0.2.9".parse().unwrap()] };
     let provider = KubeletProvider::new(kubelet, facts);
     provider.create(&simple("a", "Always")).await.unwrap();
     until_phase(provider.kubelet(), &uid("a"), "Running").await;

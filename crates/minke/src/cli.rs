@@ -45,6 +45,7 @@ enum Command {
     Image(cmd::image::ImageCommand),
     Agent(cmd::agent::AgentArgs),
     Api(cmd::api::ApiArgs),
+    Node(cmd::node::serve::NodeCommand),
     Doctor(cmd::doctor::DoctorArgs),
     Completion(cmd::completion::CompletionArgs),
     /// Say which version this is, and which the agent has
@@ -55,7 +56,7 @@ impl Command {
     /// What is logged unless told otherwise: an agent's log is read afterwards, a command's while it runs.
     fn default_level(&self) -> &'static str {
         match self {
-            Self::Agent(_) | Self::Api(_) => "info",
+            Self::Agent(_) | Self::Api(_) | Self::Node(_) => "info",
             Self::Run(_)
             | Self::Ps(_)
             | Self::Logs(_)
@@ -106,7 +107,7 @@ fn start(cli: &Cli) -> Outcome {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match &cli.command {
         // Two threads, so that one long step never keeps the other Pods waiting; more would only cost memory.
-        Command::Agent(_) | Command::Api(_) => {
+        Command::Agent(_) | Command::Api(_) | Command::Node(_) => {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
         }
         _ => tokio::runtime::Builder::new_current_thread().enable_all().build(),
@@ -135,6 +136,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Image(command) => cmd::image::run(command, client).await,
         Command::Agent(args) => cmd::agent::run(args, client).await,
         Command::Api(args) => cmd::api::run(args).await,
+        Command::Node(args) => cmd::node::serve::run(args, client).await,
         Command::Doctor(args) => cmd::doctor::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
         Command::Version => cmd::version::run(client).await,

@@ -10,6 +10,7 @@ mod exit;
 mod goal;
 mod logging;
 mod logs;
+mod node;
 mod output;
 mod place;
 mod protocol;

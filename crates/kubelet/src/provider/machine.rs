@@ -9,8 +9,6 @@ use k8s_openapi::api::core::v1::NodeSystemInfo;
 /// What only the program knows of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// The container runtime, `name://version`.
-    pub runtime_version: String,
     /// The version of Kubernetes that this kubelet is like, `v1.37.0`.
     pub kubelet_version: String,
     /// Addresses that count instead of those that the machine is found to have.
@@ -32,13 +30,13 @@ fn os_image(root: &Path) -> String {
     value("PRETTY_NAME").or_else(|| value("NAME")).unwrap_or_else(|| "Linux".to_owned())
 }
 
-/// Identities and versions. What can't be read is left empty, as upstream does.
-pub(super) fn system_info(facts: &MachineFacts) -> NodeSystemInfo {
+/// Identities and versions; the runtime as `name://version`. What can't be read is left empty, as upstream does.
+pub(super) fn system_info(facts: &MachineFacts, runtime: String) -> NodeSystemInfo {
     let uname = rustix::system::uname();
     NodeSystemInfo {
         architecture: crate::admission::architecture().to_owned(),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
-        container_runtime_version: facts.runtime_version.clone(),
+        container_runtime_version: runtime,
         kernel_version: uname.release().to_string_lossy().into_owned(),
         // Not reported by upstream any more, and required by the type.
         kube_proxy_version: String::new(),
@@ -69,8 +67,9 @@ mod tests {
     #[test]
     fn this_machine_says_who_it_is() {
         let facts = MachineFacts { kubelet_version: "v1.2.3".to_owned(), ..MachineFacts::default() };
-        let info = system_info(&facts);
+        let info = system_info(&facts, "minke://1".to_owned());
         assert!(!info.kernel_version.is_empty() && !info.os_image.is_empty() && !info.boot_id.is_empty());
+        assert_eq!(info.container_runtime_version, "minke://1");
         assert_eq!((info.operating_system.as_str(), info.kubelet_version.as_str()), ("linux", "v1.2.3"));
     }
 

@@ -100,7 +100,7 @@ impl NodeSource for KubeletProvider {
             labels,
             hostname: rustix::system::uname().nodename().to_string_lossy().to_lowercase(),
             addresses,
-            info: system_info(facts),
+            info: system_info(facts, format!("{}://{}", config.runtime_name, config.runtime_version)),
             images: self.describer.images(kubelet).await,
             shortages: Shortages {
                 memory: pressure.contains(&Pressure::Memory),

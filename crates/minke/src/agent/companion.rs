@@ -14,6 +14,9 @@ pub(crate) trait Companion: Send {
     async fn start(&mut self, kubelet: &Kubelet) -> Result<(), Failure>;
     /// Goes on until it can't, which ends the agent. Dropped when the agent ends for another reason.
     async fn run(&mut self) -> Failure;
+    /// The agent is told to end by SIGTERM: by a service manager, perhaps because the machine goes down. Not told when somebody
+    /// types Ctrl-C or another agent takes its place. Before [`Companion::stop`].
+    fn terminating(&mut self) {}
     /// Ends, after [`Companion::run`] was dropped or has returned: waits for what is in hand.
     async fn stop(&mut self);
     /// What it serves, as commands are told.

@@ -32,6 +32,21 @@ pub(crate) struct Settings {
     pub(crate) image_gc: ImageGcPolicy,
     /// Where static Pods come from. Without any, those of earlier agents stay as they are.
     pub(crate) static_sources: Vec<StaticSource>,
+    /// What a node of a cluster has otherwise than a machine of its own.
+    pub(crate) overrides: Overrides,
+}
+
+/// Settings of the kubelet core that have defaults of their own; `None` leaves those.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides {
+    /// The node's name.
+    pub(crate) node_name: Option<String>,
+    /// Most Pods at a time.
+    pub(crate) max_pods: Option<usize>,
+    /// Rotate a container's log at this size, in bytes.
+    pub(crate) log_max_bytes: Option<u64>,
+    /// Keep this many log files of a container.
+    pub(crate) log_max_files: Option<u32>,
 }
 
 /// The runtime or the kubelet core can't start.
@@ -59,6 +74,8 @@ pub(crate) struct Opened {
     pub(crate) backend: Backend,
     /// What it calls itself.
     name: String,
+    /// Its version, as it says.
+    version: String,
     /// Whether other programs may take events away.
     deals_out_events: bool,
 }
@@ -68,7 +85,12 @@ impl Opened {
     pub(crate) fn settings(&self, place: &Place) -> KubeletConfig {
         let config = settings(place);
         let shared = if self.deals_out_events { SHARED_EVENTS_RELIST } else { config.slow_relist_period };
-        KubeletConfig { runtime_name: self.name.clone(), slow_relist_period: shared, ..config }
+        KubeletConfig {
+            runtime_name: self.name.clone(),
+            runtime_version: self.version.clone(),
+            slow_relist_period: shared,
+            ..config
+        }
     }
 }
 
@@ -76,12 +98,17 @@ impl Opened {
 pub(super) async fn start(place: &Place, settings: &Settings) -> Result<(Kubelet, Backend), CoreError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let opened = open_runtime(place, clock.clone()).await?;
+    let (base, overrides) = (opened.settings(place), &settings.overrides);
     let config = KubeletConfig {
         relist_mode: settings.relist,
         node: settings.node.clone(),
         eviction: settings.eviction.clone(),
         image_gc: settings.image_gc.clone(),
-        ..opened.settings(place)
+        node_name: overrides.node_name.clone().unwrap_or(base.node_name),
+        max_pods: overrides.max_pods.unwrap_or(base.max_pods),
+        log_max_bytes: overrides.log_max_bytes.unwrap_or(base.log_max_bytes),
+        log_max_files: overrides.log_max_files.unwrap_or(base.log_max_files),
+        ..base
     };
     let kubelet = Kubelet::start(config, opened.runtime, clock).await.map_err(CoreError::Kubelet)?;
     Ok((kubelet, opened.backend))
@@ -95,13 +122,16 @@ pub(crate) async fn open_runtime(place: &Place, clock: Arc<dyn Clock>) -> Result
             runtime: open_embedded(place, clock).await?,
             backend: backend.clone(),
             name: "minke".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             deals_out_events: false,
         },
         Backend::Cri(endpoint) => {
             let config = CriConfig { endpoint: endpoint.clone() };
             let runtime = CriRuntime::open(config, clock).await.map_err(CoreError::Cri)?;
-            let (name, deals_out_events) = (runtime.facts().name.clone(), runtime.facts().deals_out_events());
-            Opened { runtime: Arc::new(runtime), backend: backend.clone(), name, deals_out_events }
+            let facts = runtime.facts();
+            let (name, version, deals_out_events) =
+                (facts.name.clone(), facts.version.clone(), facts.deals_out_events());
+            Opened { runtime: Arc::new(runtime), backend: backend.clone(), name, version, deals_out_events }
         }
     };
     backend::remember(&place.state, &backend).map_err(CoreError::Backend)?;

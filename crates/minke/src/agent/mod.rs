@@ -43,7 +43,7 @@ use crate::protocol::Identity;
 pub(crate) use self::companion::{Alone, Companion};
 #[cfg(test)]
 use self::core::settings;
-pub(crate) use self::core::{CoreError, Settings, open_runtime};
+pub(crate) use self::core::{CoreError, Overrides, Settings, open_runtime};
 pub(crate) use ready::{Readiness, Ready};
 
 /// Clients get so long to take their last messages when the agent ends.
@@ -100,6 +100,9 @@ pub(crate) enum AgentError {
     #[error("{}", .0.message)]
     Companion(Failure),
 }
+
+/// Why an agent ends that a service manager told to.
+const SIGTERM: &str = "SIGTERM";
 
 /// What all connections share.
 #[derive(Debug)]
@@ -206,7 +209,7 @@ async fn serve(
     let told = async {
         let [terminate, interrupt] = signals.as_mut_slice() else { return std::future::pending().await };
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
+            _ = terminate.recv() => SIGTERM,
             _ = interrupt.recv() => "SIGINT",
             () = shared.ending.cancelled() => "asked to",
         }
@@ -218,7 +221,10 @@ async fn serve(
         () = idle(&shared), if mode == Mode::OnDemand => ("nothing to supervise", Ok(())),
         failure = companion.run() => ("its companion ended", Err(AgentError::Companion(failure))),
     };
-    tracing::info!(reason, "the agent ends; pods stay as they are");
+    if reason == SIGTERM {
+        companion.terminating();
+    }
+    tracing::info!(reason, "the agent ends");
     notifier.stopping();
     // Nobody new: a command that connected but was not greeted finds the socket gone and starts the next agent.
     drop(listener);

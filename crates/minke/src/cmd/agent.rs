@@ -9,7 +9,7 @@ use minke_kubelet::source::Source;
 use minke_kubelet::{RelistMode, StaticSource};
 
 use super::node::NodeArgs;
-use crate::agent::{self, AgentError, Alone, Mode, Readiness, Ready, Settings};
+use crate::agent::{self, AgentError, Alone, Mode, Overrides, Readiness, Ready, Settings};
 use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
@@ -94,7 +94,8 @@ impl AgentArgs {
     fn settings(&self) -> Result<Settings, Failure> {
         let (node, eviction) = (self.node.options()?, self.node.eviction(self.on_demand)?);
         let (image_gc, static_sources) = (self.image_gc()?, self.static_sources()?);
-        Ok(Settings { relist: self.relist.into(), node, eviction, image_gc, static_sources })
+        let overrides = Overrides::default();
+        Ok(Settings { relist: self.relist.into(), node, eviction, image_gc, static_sources, overrides })
     }
 
     fn image_gc(&self) -> Result<ImageGcPolicy, Failure> {

@@ -1,6 +1,10 @@
-//! What an operator says of the machine: labels, what is kept for the system, when Pods are evicted. Flags of
+//! A node of a cluster (`serve`), and what an operator says of the machine: labels, what is kept for the system, when Pods are evicted. Flags of
 //! `minke agent` under the kubelet's names; the environment has them as well, because that is what an agent inherits
 //! that a command starts in the background.
+
+mod cluster;
+mod file;
+pub(crate) mod serve;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -81,6 +85,12 @@ const ON_DEMAND: &str =
     "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%";
 
 impl NodeArgs {
+    /// As these arguments say.
+    #[cfg(test)]
+    fn for_tests(arguments: &[&str]) -> Self {
+        tests::parsed(arguments)
+    }
+
     /// What a service was told, for another process.
     pub(crate) fn as_arguments(&self) -> Vec<String> {
         let millis = |duration: Duration| format!("{}ms", duration.as_millis());
@@ -216,7 +226,7 @@ mod tests {
         node: NodeArgs,
     }
 
-    fn parsed(arguments: &[&str]) -> NodeArgs {
+    pub(super) fn parsed(arguments: &[&str]) -> NodeArgs {
         Program::try_parse_from(std::iter::once("minke").chain(arguments.iter().copied())).unwrap().node
     }
 

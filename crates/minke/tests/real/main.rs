@@ -12,6 +12,7 @@ mod examples;
 mod exec;
 mod failures;
 mod interrupts;
+mod node;
 mod probes;
 mod room;
 mod running;

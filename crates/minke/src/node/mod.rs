@@ -1,0 +1,185 @@
+//! A node of a cluster, running in this process: the node controller and, once the name is held, the pod controller, over one
+//! provider.
+//!
+//! ```text
+//! NodeController: lease ─► Node object ─► ready ─► Controller: Pods ◄──► provider
+//!        ▲                                             ▲
+//!        └────── drain: not ready, Pods end in groups ─┘
+//! ```
+
+mod drain;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use minke_core::clock::SystemClock;
+use minke_core::provider::{NodeSource, Provider, ProviderError};
+use minke_kubelet::Kubelet;
+use minke_kubelet::provider::{KubeletProvider, MachineFacts};
+use minke_node::controller::{Controller, ControllerError, Handle, MissingPart, Options};
+use minke_node::environment::NodeFacts;
+use minke_node::kube::KubeApi;
+use minke_node::node::shutdown::ShutdownPolicy;
+use minke_node::node::{NodeConfig, NodeController, NodeError, NodeHandle};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
+
+/// The version of Kubernetes that the node says it is like.
+pub(crate) const KUBERNETES: &str = "v1.37.0";
+
+/// Why a node can't begin or ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeRunError {
+    /// The machine can't be described.
+    #[error("the node's provider can't describe it")]
+    Describe(#[source] ProviderError),
+    /// The pod controller lacks a part.
+    #[error(transparent)]
+    Part(#[from] MissingPart),
+    /// The node controller ended.
+    #[error("the node can't be kept in the API")]
+    Node(#[source] Arc<NodeError>),
+    /// The pod controller ended.
+    #[error("the pods of the node can't be kept")]
+    Pods(#[source] Arc<ControllerError>),
+}
+
+/// Who runs the Pods and knows the machine.
+#[derive(Clone)]
+pub(crate) struct Backing {
+    /// Runs Pods.
+    pub(crate) provider: Arc<dyn Provider>,
+    /// Knows the machine.
+    pub(crate) source: Arc<dyn NodeSource>,
+}
+
+impl Backing {
+    /// A kubelet core. Addresses count instead of those that the machine is found to have, if there are any.
+    pub(crate) fn kubelet(kubelet: Kubelet, addresses: Vec<std::net::IpAddr>) -> Self {
+        let kubelet_version = format!("{KUBERNETES}+minke.{}", env!("CARGO_PKG_VERSION"));
+        let facts = MachineFacts { kubelet_version, addresses };
+        let provider = Arc::new(KubeletProvider::new(kubelet, facts));
+        Self { provider: provider.clone(), source: provider }
+    }
+}
+
+/// A node that runs. Dropping it ends its tasks and leaves Pods, object and lease as they are.
+pub(crate) struct RunningNode {
+    /// Runs the Pods; the node's HTTP API asks it as well.
+    pub(crate) provider: Arc<dyn Provider>,
+    node: NodeHandle,
+    pods: Handle,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl fmt::Debug for RunningNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningNode").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+impl Drop for RunningNode {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl RunningNode {
+    /// Begins to be this node in the API behind the client, which should not try again by itself (`default_retry: false`).
+    /// Returns when the provider was asked what it has, not when the node is registered: [`Self::ready`].
+    ///
+    /// # Errors
+    /// [`NodeRunError`] when the provider can't even be asked.
+    pub(crate) async fn start(
+        client: kube::Client,
+        config: NodeConfig,
+        options: Options,
+        backing: Backing,
+    ) -> Result<Self, NodeRunError> {
+        let Backing { provider, source } = backing;
+        // What downward variables say of the machine. One that is silent now says so in the object, and has none yet.
+        let described = match tokio::time::timeout(config.describe_timeout, source.describe()).await {
+            Ok(described) => described.map_err(NodeRunError::Describe)?,
+            Err(_) => Default::default(),
+        };
+        let facts =
+            NodeFacts { name: config.name.clone(), host_ips: described.addresses, allocatable: described.allocatable };
+        let api = Arc::new(KubeApi::new(client, config.name.clone(), Arc::new(SystemClock)));
+        let controller =
+            Controller::builder().api(api.clone()).provider(provider.clone()).node(facts).options(options).build()?;
+        let node_controller = NodeController::new(config, api, source);
+        let (node, pods) = (node_controller.handle(), controller.handle());
+        let keep_node = tokio::spawn(async move { drop(node_controller.run().await) });
+        let registered = node.clone();
+        let keep_pods = tokio::spawn(async move {
+            // Pods are another agent's as long as the name may be.
+            if registered.ready().await {
+                drop(controller.run().await);
+            }
+        });
+        Ok(Self { provider, node, pods, tasks: [keep_node, keep_pods] })
+    }
+
+    /// Waits until the node is registered and its Pods are known; `false`: it ended before. Cancel-safe.
+    pub(crate) async fn ready(&self) -> bool {
+        self.node.ready().await && self.pods.ready().await
+    }
+
+    /// What the API refuses at the moment, for people.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.node.trouble()
+    }
+
+    /// Waits until it has ended by itself, and says why. Cancel-safe.
+    pub(crate) async fn ended(&self) -> NodeRunError {
+        tokio::select! {
+            Some(error) = self.node.done() => NodeRunError::Node(error),
+            Some(error) = self.pods.done() => match &*error {
+                // Dropped with the node controller, whose error counts.
+                ControllerError::Dropped => match self.node.done().await {
+                    Some(error) => NodeRunError::Node(error),
+                    None => NodeRunError::Pods(error),
+                },
+                ControllerError::Ended(_) => NodeRunError::Pods(error),
+            },
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Ends Pods as the policy wants it, and then itself. With an empty policy Pods go on; the object and the lease stay in any
+    /// case.
+    pub(crate) async fn shutdown(self, policy: &ShutdownPolicy) {
+        if !policy.is_empty() {
+            drain::drain(&*self.provider, &self.node, policy).await;
+        }
+        self.pods.shutdown().await;
+        self.node.shutdown().await;
+    }
+}
+
+/// Who the agent of this state directory is among those that might claim a node's name: the same after a restart, another one on
+/// another machine and for another directory.
+pub(crate) fn identity(state: &Path) -> String {
+    let machine = std::fs::read("/etc/machine-id").unwrap_or_else(|_| {
+        // Better than nothing: machines without an identity differ by name.
+        rustix::system::uname().nodename().to_bytes().to_vec()
+    });
+    let mut hash = Sha256::new();
+    hash.update(&machine);
+    hash.update([0]);
+    hash.update(state.as_os_str().as_encoded_bytes());
+    hex::encode(&hash.finalize()[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_the_same_after_a_restart_and_no_other_one() {
+        assert_eq!(identity(Path::new("/a")), identity(Path::new("/a")));
+        assert_ne!(identity(Path::new("/a")), identity(Path::new("/b")));
+        assert_eq!(identity(Path::new("/a")).len(), 16);
+    }
+}
