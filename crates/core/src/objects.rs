@@ -1,4 +1,4 @@
-//! The ConfigMaps and Secrets that Pods refer to, by namespace and name.
+//! The ConfigMaps and Secrets that Pods refer to, by namespace and name, and the tokens of their service accounts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct ObjectSet {
     config_maps: BTreeMap<String, ConfigMap>,
     secrets: BTreeMap<String, Secret>,
+    /// Of one Pod: by what they are for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tokens: BTreeMap<String, String>,
+}
+
+fn token_key(audience: &str, seconds: i64) -> String {
+    format!("{seconds} {audience}")
 }
 
 fn key(namespace: &str, name: &str) -> String {
@@ -44,6 +51,18 @@ impl ObjectSet {
         self.secrets.insert(key(&namespace, &name), secret)
     }
 
+    /// The token for this audience (empty: the API's own) that was asked for with this lifetime, of the Pod that the set
+    /// belongs to.
+    #[must_use]
+    pub fn token(&self, audience: &str, seconds: i64) -> Option<&str> {
+        self.tokens.get(&token_key(audience, seconds)).map(String::as_str)
+    }
+
+    /// Adds a token of the Pod that the set belongs to.
+    pub fn insert_token(&mut self, audience: &str, seconds: i64, token: String) {
+        self.tokens.insert(token_key(audience, seconds), token);
+    }
+
     /// Adds what is not here yet; returns the names that are here already, and stay as they are.
     pub fn add_missing(&mut self, other: &Self) -> Vec<String> {
         let mut taken = Vec::new();
@@ -65,7 +84,7 @@ impl ObjectSet {
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.config_maps.is_empty() && self.secrets.is_empty()
+        self.config_maps.is_empty() && self.secrets.is_empty() && self.tokens.is_empty()
     }
 }
 
@@ -74,6 +93,27 @@ impl fmt::Debug for ObjectSet {
         f.debug_struct("ObjectSet")
             .field("config_maps", &self.config_maps.keys())
             .field("secrets", &self.secrets.keys())
+            .field("tokens", &self.tokens.keys())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_by_what_it_is_for_and_never_shown() {
+        let mut set = ObjectSet::default();
+        set.insert_token("vault", 600, "hidden".to_owned());
+        assert_eq!(
+            (set.token("vault", 600), set.token("vault", 3600), set.token("", 600)),
+            (Some("hidden"), None, None)
+        );
+        assert!(!set.is_empty() && !format!("{set:?}").contains("hidden"));
+        let again: ObjectSet = serde_json::from_value(serde_json::to_value(&set).unwrap()).unwrap();
+        assert_eq!(again, set);
+        let old: ObjectSet = serde_json::from_str("{\"config_maps\": {}, \"secrets\": {}}").unwrap();
+        assert!(old.is_empty(), "what earlier agents wrote is still read");
     }
 }

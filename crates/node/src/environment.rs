@@ -147,24 +147,25 @@ impl Resolver<'_> {
         optional: bool,
         wanted: Option<(&str, &str)>,
     ) -> Result<(), String> {
-        let reference = ObjectRef { kind, namespace: self.key.namespace.clone(), name: name.to_owned() };
-        let known = self.references.known(&reference);
-        let word = match kind {
+        let word = match &kind {
             ObjectKind::ConfigMap => "configmap",
             ObjectKind::Secret => "secret",
+            ObjectKind::Token(_) => "token",
         };
+        let reference = ObjectRef { kind, namespace: self.key.namespace.clone(), name: name.to_owned() };
+        let known = self.references.known(&reference);
         let for_variable = wanted.map(|(_, variable)| format!(" (variable {variable})")).unwrap_or_default();
         let (what, message) = match known {
             Known::Absent | Known::Pending => (Missing::Object, format!("{word} {name:?} not found{for_variable}")),
             Known::Unreadable(why) => {
                 (Missing::Unreadable, format!("{word} {name:?} can't be read{for_variable}: {why}"))
             }
-            Known::ConfigMap(_) | Known::Secret(_) => {
+            Known::ConfigMap(_) | Known::Secret(_) | Known::Token(_) => {
                 let Some((key, _)) = wanted.filter(|(key, _)| !has_key(known, key)) else { return Ok(()) };
                 (Missing::Key, format!("key {key:?} not found in {word} {name:?}{for_variable}"))
             }
         };
-        self.tell(reason(kind, what, optional), message.clone());
+        self.tell(reason(&reference.kind, what, optional), message.clone());
         if optional { Ok(()) } else { Err(message) }
     }
 
@@ -181,7 +182,7 @@ enum Missing {
 }
 
 /// Upstream's reasons.
-fn reason(kind: ObjectKind, missing: Missing, optional: bool) -> &'static str {
+fn reason(kind: &ObjectKind, missing: Missing, optional: bool) -> &'static str {
     match (kind, missing, optional) {
         (ObjectKind::ConfigMap, Missing::Object, true) => "OptionalConfigMapNotFound",
         (ObjectKind::ConfigMap, Missing::Object, false) => "MandatoryConfigMapNotFound",
@@ -195,6 +196,8 @@ fn reason(kind: ObjectKind, missing: Missing, optional: bool) -> &'static str {
         (ObjectKind::Secret, Missing::Unreadable, false) => "FailedToReadMandatorySecret",
         (ObjectKind::Secret, Missing::Key, true) => "OptionalSecretKeyNotFound",
         (ObjectKind::Secret, Missing::Key, false) => "MandatorySecretKeyNotFound",
+        // No variable takes its value from one.
+        (ObjectKind::Token(_), _, _) => "FailedMount",
     }
 }
 
@@ -202,7 +205,7 @@ fn has_key(known: &Known, key: &str) -> bool {
     match known {
         Known::ConfigMap(map) => map.data.as_ref().is_some_and(|data| data.contains_key(key)),
         Known::Secret(secret) => secret.data.as_ref().is_some_and(|data| data.contains_key(key)),
-        Known::Pending | Known::Absent | Known::Unreadable(_) => false,
+        Known::Token(_) | Known::Pending | Known::Absent | Known::Unreadable(_) => false,
     }
 }
 

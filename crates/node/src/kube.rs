@@ -3,6 +3,7 @@
 mod node;
 mod objects;
 mod records;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +32,14 @@ const WATCH_SECONDS: u32 = 290;
 const SILENCE: Duration = Duration::from_secs(320);
 
 /// An API behind a Kubernetes client, for one node. Needs to `list`, `watch`, `get` and `delete` Pods, to `patch`
-/// `pods/status`, to `list` and `watch` ConfigMaps and Secrets by name, and to `create` and `patch` Events.
+/// `pods/status`, to `list` and `watch` ConfigMaps and Secrets by name, to `create`
+/// `serviceaccounts/token`, and to `create` and `patch` Events.
 #[derive(Clone)]
 pub struct KubeApi {
     client: Client,
     node: String,
     records: Arc<Records>,
+    clock: Arc<dyn Clock>,
 }
 
 impl std::fmt::Debug for KubeApi {
@@ -51,8 +54,8 @@ impl KubeApi {
     #[must_use]
     pub fn new(client: Client, node: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
         let node = node.into();
-        let records = Arc::new(Records::new(client.clone(), node.clone(), clock));
-        Self { client, node, records }
+        let records = Arc::new(Records::new(client.clone(), node.clone(), clock.clone()));
+        Self { client, node, records, clock }
     }
 
     fn pods(&self, namespace: &str) -> Api<Pod> {
@@ -155,6 +158,7 @@ impl PodApi for KubeApi {
 
     fn follow(&self, object: ObjectRef) -> ObjectStream {
         match object.kind {
+            ObjectKind::Token(wanted) => tokens::follow(self.client.clone(), object.name, wanted, self.clock.clone()),
             ObjectKind::ConfigMap => objects::follow(
                 Api::namespaced(self.client.clone(), &object.namespace),
                 object.name,

@@ -11,6 +11,8 @@ use super::VolumeFailure;
 use super::atomic_writer::{FileContent, Payload, check_path};
 
 const DEFAULT_MODE: u32 = 0o644;
+/// Upstream's default lifetime of a token.
+const TOKEN_SECONDS: i64 = 3600;
 
 /// Where files come from.
 pub(super) struct Source<'a> {
@@ -69,11 +71,16 @@ impl Source<'_> {
         for item in source.downward_api.iter().flat_map(|d| d.items.iter().flatten()) {
             self.downward(item, mode, payload)?;
         }
+        if let Some(wanted) = &source.service_account_token {
+            let audience = wanted.audience.as_deref().unwrap_or_default();
+            let token = self.objects.token(audience, wanted.expiration_seconds.unwrap_or(TOKEN_SECONDS));
+            let none = || {
+                let what = "projected serviceAccountToken (there is no API server to issue tokens)";
+                VolumeFailure::Unsupported(what.to_owned())
+            };
+            insert(payload, &wanted.path, token.ok_or_else(none)?.as_bytes().to_vec(), None, mode)?;
+        }
         let refused = [
-            (
-                source.service_account_token.is_some(),
-                "projected serviceAccountToken (there is no API server to issue tokens)",
-            ),
             (source.cluster_trust_bundle.is_some(), "projected clusterTrustBundle"),
             (source.pod_certificate.is_some(), "projected podCertificate"),
         ];

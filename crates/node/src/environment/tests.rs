@@ -36,7 +36,7 @@ fn run(container: &Value) -> (Vec<&'static str>, Result<Vec<EnvVar>, Unresolved>
     known(ObjectKind::ConfigMap, "m", Known::ConfigMap(Arc::new(map)), &mut references);
     known(ObjectKind::Secret, "s", Known::Secret(Arc::new(secret)), &mut references);
     for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
-        known(kind, "absent", Known::Absent, &mut references);
+        known(kind.clone(), "absent", Known::Absent, &mut references);
         known(kind, "locked", Known::Unreadable("forbidden".to_owned()), &mut references);
     }
     let (told, resolved) = resolve_pod(&key(), &pod, &references, &NodeFacts::default());

@@ -1,4 +1,5 @@
-//! The ConfigMaps and Secrets that Pods here refer to: only those are asked for, and who waits for one is known.
+//! The ConfigMaps and Secrets that Pods here refer to, and the tokens that they want of their service accounts: only those are asked
+//! for, and who waits for one is known.
 //!
 //! Pure: the caller watches what it is told to and says what it learned. An object that was not asked for yet is *pending*,
 //! not absent, so that no Pod fails because an answer is late.
@@ -16,12 +17,25 @@ use minke_core::objects::ObjectSet;
 mod tests;
 
 /// The kinds that Pods refer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// A ConfigMap.
     ConfigMap,
     /// A Secret.
     Secret,
+    /// A token of a service account, which is what the reference names.
+    Token(Arc<TokenRef>),
+}
+
+/// A token for one Pod: it is good as long as the Pod exists.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TokenRef {
+    /// The Pod that it is bound to.
+    pub pod: PodKey,
+    /// Whom it is for; empty: the API itself.
+    pub audience: String,
+    /// How long it is asked to last.
+    pub seconds: i64,
 }
 
 /// One object that a Pod refers to.
@@ -49,6 +63,8 @@ pub enum Known {
     ConfigMap(Arc<ConfigMap>),
     /// As it is.
     Secret(Arc<Secret>),
+    /// A token that is good for a while.
+    Token(Arc<str>),
 }
 
 impl fmt::Debug for Known {
@@ -59,6 +75,7 @@ impl fmt::Debug for Known {
             Self::Unreadable(_) => "Unreadable",
             Self::ConfigMap(_) => "ConfigMap",
             Self::Secret(_) => "Secret",
+            Self::Token(_) => "Token",
         })
     }
 }
@@ -88,7 +105,8 @@ pub struct Watches {
 impl References {
     /// The Pod is here, and refers to what it refers to.
     pub fn follow(&mut self, key: &PodKey, pod: &Pod) -> Watches {
-        let wanted = references(&key.namespace, pod);
+        let mut wanted = references(&key.namespace, pod);
+        wanted.extend(tokens(key, pod));
         let before = self.pods.get(key).cloned().unwrap_or_default();
         let mut watches = Watches::default();
         for added in wanted.difference(&before) {
@@ -149,10 +167,14 @@ impl References {
     pub fn objects(&self, key: &PodKey) -> ObjectSet {
         let mut set = ObjectSet::default();
         for reference in self.pods.get(key).into_iter().flatten() {
-            match self.known(reference) {
-                Known::ConfigMap(map) => drop(set.insert_config_map((**map).clone())),
-                Known::Secret(secret) => drop(set.insert_secret((**secret).clone())),
-                Known::Pending | Known::Absent | Known::Unreadable(_) => {}
+            match (self.known(reference), &reference.kind) {
+                (Known::ConfigMap(map), _) => drop(set.insert_config_map((**map).clone())),
+                (Known::Secret(secret), _) => drop(set.insert_secret((**secret).clone())),
+                (Known::Token(token), ObjectKind::Token(wanted)) => {
+                    set.insert_token(&wanted.audience, wanted.seconds, token.to_string());
+                }
+                (Known::Token(_), ObjectKind::ConfigMap | ObjectKind::Secret)
+                | (Known::Pending | Known::Absent | Known::Unreadable(_), _) => {}
             }
         }
         set
@@ -190,6 +212,30 @@ pub fn references(namespace: &Arc<str>, pod: &Pod) -> BTreeSet<ObjectRef> {
     }
     spec.flat_map(|s| s.image_pull_secrets.iter().flatten()).for_each(|r| add(ObjectKind::Secret, &r.name));
     found
+}
+
+/// Upstream's default lifetime of a token, in seconds.
+const TOKEN_SECONDS: i64 = 3600;
+
+/// The tokens that a Pod's projected volumes want.
+fn tokens(key: &PodKey, pod: &Pod) -> BTreeSet<ObjectRef> {
+    let Some(spec) = &pod.spec else { return BTreeSet::new() };
+    let account = spec.service_account_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
+    let sources =
+        spec.volumes.iter().flatten().filter_map(|v| v.projected.as_ref()).flat_map(|p| p.sources.iter().flatten());
+    let wanted = sources.filter_map(|source| source.service_account_token.as_ref()).map(|token| {
+        let wanted = TokenRef {
+            pod: key.clone(),
+            audience: token.audience.clone().unwrap_or_default(),
+            seconds: token.expiration_seconds.unwrap_or(TOKEN_SECONDS),
+        };
+        ObjectRef {
+            kind: ObjectKind::Token(Arc::new(wanted)),
+            namespace: key.namespace.clone(),
+            name: account.to_owned(),
+        }
+    });
+    wanted.collect()
 }
 
 fn of_volume(volume: &Volume, add: &mut impl FnMut(ObjectKind, &str)) {

@@ -77,3 +77,30 @@ fn r2_late_arrivals_wake_those_who_wait_for_them() {
     assert!(references.objects(&key("a")).config_map("ns", "m").is_some());
     assert_eq!(references.learned(&map("nobody's"), Known::Absent), []);
 }
+
+#[test]
+fn tokens_are_wanted_for_each_pod_audience_and_lifetime_and_reach_its_objects() {
+    let source = |token: serde_json::Value| serde_json::json!({"serviceAccountToken": token});
+    let pod = pod(&serde_json::json!({"serviceAccountName": "robot", "containers": [], "volumes": [
+        {"name": "a", "projected": {"sources": [
+            source(serde_json::json!({"path": "own"})),
+            source(serde_json::json!({"path": "vault", "audience": "vault", "expirationSeconds": 600})),
+        ]}},
+        {"name": "b", "projected": {"sources": [source(serde_json::json!({"path": "own"}))]}},
+    ]}));
+    let (mut references, key) = (References::default(), key("p"));
+    let watches = references.follow(&key, &pod);
+    assert_eq!(watches.start.len(), 2, "what two volumes want is asked for once");
+    assert!(watches.start.iter().all(|reference| reference.name == "robot") && !references.ready(&key));
+    for reference in &watches.start {
+        let ObjectKind::Token(wanted) = &reference.kind else { panic!("{reference:?}") };
+        let token = Known::Token(format!("token for {:?}", wanted.audience).into());
+        assert!(!format!("{token:?}").contains("token for"));
+        assert_eq!(references.learned(reference, token), [key.clone()]);
+    }
+    assert!(references.ready(&key));
+    let objects = references.objects(&key);
+    assert_eq!(objects.token("vault", 600), Some("token for \"vault\""));
+    assert_eq!(objects.token("", 3600), Some("token for \"\""));
+    assert_eq!(references.leave(&key).stop.len(), 2);
+}

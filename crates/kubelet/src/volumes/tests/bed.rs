@@ -39,6 +39,7 @@ impl Bed {
         objects.insert_config_map(serde_json::from_value(map).unwrap());
         let secret = json!({"metadata": {"name": "sec", "namespace": "ns"}, "data": {"password": "aHVudGVyMg=="}});
         objects.insert_secret(serde_json::from_value(secret).unwrap());
+        objects.insert_token("vault", 600, "issued".to_owned());
         Self {
             pod: serde_json::from_value(json!({"metadata": metadata, "spec": whole})).unwrap(),
             objects,

@@ -135,6 +135,9 @@ fn projected_sources_in_order() {
     let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
     let words = files(&token).unwrap_err();
     assert!(words.contains("serviceAccountToken (there is no API server to issue tokens)"), "{words}");
+    let issued = json!({"serviceAccountToken": {"path": "t", "audience": "vault", "expirationSeconds": 600}});
+    let expected = [file("t", "issued", 0o644)];
+    assert_eq!(files(&json!({"projected": {"sources": [issued]}})), Ok(expected.to_vec()));
 }
 
 #[test]
