@@ -15,7 +15,7 @@ use minke_core::identity::PodKey;
 use minke_core::objects::ObjectSet;
 use minke_core::provider::conformance::{Harness, check};
 use minke_core::provider::{
-    DesiredPod, LogOptions, NodeShutdown, NodeSource, Provider, ProviderError, Readiness, Since, StatusSink,
+    DesiredPod, LogOptions, LogStreams, NodeShutdown, NodeSource, Provider, ProviderError, Readiness, Since, StatusSink,
 };
 use minke_kubelet::admission::{Pressure, Rejection, Verdict};
 use minke_kubelet::provider::{KubeletProvider, MachineFacts};
@@ -325,6 +325,8 @@ async fn every_option_of_logs_over_rotation() {
     assert_eq!(of(LogOptions { since: Some(Since::Seconds(u64::MAX)), ..plain() }).await.unwrap().len(), 14);
     let timed = of(LogOptions { timestamps: true, tail_lines: Some(1), ..plain() }).await.unwrap();
     assert_eq!(timed, "2026-01-01T00:00:03.000000000Z three\n");
+    assert_eq!(of(LogOptions { stream: LogStreams::Stdout, ..plain() }).await.unwrap().len(), 14);
+    assert_eq!(of(LogOptions { stream: LogStreams::Stderr, ..plain() }).await.unwrap(), "");
     let error = of(LogOptions { previous: true, ..plain() }).await.unwrap_err();
     assert!(error.contains("previous terminated container \"main\" in pod \"a\" not found"), "{error}");
     let stranger = provider.extras().logs.unwrap().logs(&key(&desired), "other", &plain()).await.err().unwrap();

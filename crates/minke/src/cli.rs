@@ -45,7 +45,7 @@ enum Command {
     Image(cmd::image::ImageCommand),
     Agent(cmd::agent::AgentArgs),
     Api(cmd::api::ApiArgs),
-    Node(cmd::node::serve::NodeCommand),
+    Node(Box<cmd::node::serve::NodeCommand>),
     Doctor(cmd::doctor::DoctorArgs),
     Completion(cmd::completion::CompletionArgs),
     /// Say which version this is, and which the agent has

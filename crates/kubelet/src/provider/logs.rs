@@ -16,12 +16,12 @@ use futures_util::stream;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use minke_core::identity::PodKey;
-use minke_core::provider::{ByteStream, LogOptions, LogSource, ProviderError, Since};
+use minke_core::provider::{ByteStream, LogOptions, LogSource, LogStreams, ProviderError, Since};
 
 use super::KubeletProvider;
 use crate::kubelet::Subscription;
 use crate::logs::files;
-use crate::logs::line::Line;
+use crate::logs::line::{Line, Stream};
 use crate::logs::reader::{Attempts, Reader};
 use crate::logs::tail::{SourceKey, Tail};
 use crate::logs::window::{Collector, Window};
@@ -164,6 +164,7 @@ struct LogStream {
     state: State,
     window: Window,
     timestamps: bool,
+    streams: LogStreams,
     /// Bytes that may still be handed out.
     left: Option<u64>,
     source: SourceKey,
@@ -182,7 +183,8 @@ impl LogStream {
         let source = SourceKey { pod: String::new(), container: String::new() };
         let state = State::Reading { reader: Reader::new(directory, Attempts::Only(run)), collector, subject };
         let window = Window { since, tail: None };
-        Self { state, window, timestamps: options.timestamps, left: options.limit_bytes, source }
+        let (timestamps, streams) = (options.timestamps, options.stream);
+        Self { state, window, timestamps, streams, left: options.limit_bytes, source }
     }
 
     /// The next bytes; `None`: that was all. Not to be dropped and called again: it goes with its stream.
@@ -191,23 +193,23 @@ impl LogStream {
             if self.left == Some(0) {
                 return Ok(None);
             }
-            let (timestamps, window) = (self.timestamps, self.window);
+            let (timestamps, window, streams) = (self.timestamps, self.window, self.streams);
             let mut out = Vec::new();
             match std::mem::replace(&mut self.state, State::Done) {
                 State::Done => return Ok(None),
                 State::Reading { mut reader, mut collector, subject } => {
-                    let more = reader.read_piece(&mut |line| {
-                        let whole = shown(&line, timestamps);
-                        out.extend(collector.push(&line, whole).into_iter().flatten());
-                    })?;
+                    let mut emit = |line: Line| {
+                        if is_wanted(&line, streams) {
+                            let whole = shown(&line, timestamps);
+                            out.extend(collector.push(&line, whole).into_iter().flatten());
+                        }
+                    };
+                    let more = reader.read_piece(&mut emit)?;
                     self.state = if more {
                         State::Reading { reader, collector, subject }
                     } else {
                         if subject.is_none() {
-                            reader.finish(&mut |line| {
-                                let whole = shown(&line, timestamps);
-                                out.extend(collector.push(&line, whole).into_iter().flatten());
-                            });
+                            reader.finish(&mut emit);
                         }
                         out.extend(collector.finish().flatten());
                         match subject {
@@ -226,7 +228,7 @@ impl LogStream {
                 }
                 State::Following { mut tail, mut subject, over } => {
                     let mut emit = |(): &(), line: Line| {
-                        if window.admits(&line) {
+                        if is_wanted(&line, streams) && window.admits(&line) {
                             out.extend(shown(&line, timestamps));
                         }
                     };
@@ -261,6 +263,14 @@ impl LogStream {
             *left -= u64::try_from(out.len()).unwrap_or(0);
         }
         out
+    }
+}
+
+fn is_wanted(line: &Line, streams: LogStreams) -> bool {
+    match streams {
+        LogStreams::All => true,
+        LogStreams::Stdout => line.stream == Stream::Stdout,
+        LogStreams::Stderr => line.stream == Stream::Stderr,
     }
 }
 
