@@ -134,18 +134,8 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
         return on_demand(client, settings).await;
     }
     let settings = settings?;
-    if args.replace
-        && let Some((connection, agent)) = client.greet_running().await?
-    {
-        // The next one would refuse, and nobody would supervise the Pods.
-        if let Some(has) = client.other_runtime(&agent)
-            && client.may_have_pods()
-        {
-            return Err(Failure::usage(format!("the agent that runs has pods on the container runtime {has}"))
-                .hint("remove them first (`minke rm --all --force` without --runtime), or use another --state-dir"));
-        }
-        tracing::info!(version = agent.version, pid = agent.pid, "ending the agent that runs");
-        connection.shutdown().await?;
+    if args.replace {
+        end_running(client).await?;
     }
     if args.background {
         drop(client.with_agent_arguments(args.as_arguments()).connect().await?);
@@ -158,6 +148,21 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
         .await
         .map_err(|error| failure(&error))?;
     Ok(Exit::Reached)
+}
+
+/// Ends the agent that runs, if there is one, for another one to take its place.
+pub(crate) async fn end_running(client: &Client) -> Result<(), Failure> {
+    let Some((connection, agent)) = client.greet_running().await? else { return Ok(()) };
+    // The next one would refuse, and nobody would supervise the Pods.
+    if let Some(has) = client.other_runtime(&agent)
+        && client.may_have_pods()
+    {
+        return Err(Failure::usage(format!("the agent that runs has pods on the container runtime {has}"))
+            .hint("remove them first (`minke rm --all --force` without --runtime), or use another --state-dir"));
+    }
+    tracing::info!(version = agent.version, pid = agent.pid, "ending the agent that runs");
+    connection.shutdown().await?;
+    Ok(())
 }
 
 async fn on_demand(client: &Client, settings: Result<Settings, Failure>) -> Outcome {

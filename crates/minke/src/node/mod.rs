@@ -148,8 +148,9 @@ impl RunningNode {
         if !policy.is_empty() {
             drain::drain(&*self.provider, &self.node, policy).await;
         }
-        self.pods.shutdown().await;
+        // In this order: without its node the pod controller is not begun any more, if it was not yet.
         self.node.shutdown().await;
+        self.pods.shutdown().await;
     }
 }
 

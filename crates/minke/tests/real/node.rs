@@ -170,9 +170,10 @@ async fn pods_that_are_bound_to_a_node_run_in_real_containers() {
         let before = container(&late);
         running.signal(Signal::TERM);
         running.end().await.expect(0);
-        let again = node(&m, &cluster, &[]);
-        wait_async("the agent to answer", async || m.ps("late").await.is_some_and(|p| p["phase"] == "Running")).await;
-        ready(&nodes).await;
+        let renewed = async || leases.get("n1").await.ok().and_then(|l| l.spec).and_then(|spec| spec.renew_time);
+        let last = renewed().await;
+        let again = node(&m, &cluster, &["--replace"]);
+        wait_async("the node to live again", async || renewed().await > last).await;
 
         // The API is killed and comes back: what is asked for then comes about.
         cluster.kill().await;

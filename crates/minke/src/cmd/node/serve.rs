@@ -53,6 +53,9 @@ pub(crate) struct NodeCommand {
     /// What the node is to the cloud, `spec.providerID`
     #[arg(long, value_name = "ID", help_heading = "Cluster")]
     provider_id: Option<String>,
+    /// Take the place of the agent that runs; Pods keep running meanwhile
+    #[arg(long)]
+    replace: bool,
     /// Who runs the Pods
     #[arg(long, value_enum, default_value_t = ProviderKind::Kubelet, value_name = "KIND")]
     provider: ProviderKind,
@@ -281,12 +284,15 @@ async fn on_kubelet(args: &NodeCommand, client: &Client, plan: Plan, cluster: Ku
         terminating: false,
         running: None,
     };
+    if args.replace {
+        crate::cmd::agent::end_running(client).await?;
+    }
+    // The agent that was told to end lets go of its lock a moment after its socket.
+    let mode = if args.replace { Mode::Replacement } else { Mode::Service };
     let mut nobody = Readiness::Nobody;
-    let ended = agent::run(client.place(), Mode::Service, &plan.settings, &mut nobody, &mut companion).await;
+    let ended = agent::run(client.place(), mode, &plan.settings, &mut nobody, &mut companion).await;
     ended.map(|()| Exit::Reached).map_err(|error| match &error {
-        AgentError::Lock(_) => {
-            Failure::from_error(&error).hint("end the agent that runs there first, or name another --state-dir")
-        }
+        AgentError::Lock(_) => Failure::from_error(&error).hint("`minke node --replace` takes its place"),
         AgentError::Companion(failure) => failure.clone(),
         AgentError::Core(_) | AgentError::Directory { .. } | AgentError::Listen { .. } | AgentError::Signals(_) => {
             Failure::from_error(&error)
