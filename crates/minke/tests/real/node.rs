@@ -1,7 +1,7 @@
 //! A node of a cluster in real processes: `minke api`, `minke node`, real containers.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::{IMAGE, Instance, Running, wait, wait_async, with_instance};
 
@@ -202,7 +203,7 @@ async fn pods_that_are_bound_to_a_node_run_in_real_containers() {
         // Deleted Pods are gone when their containers are, long before their grace is over.
         for name in ["late", "after", "job"] {
             let grace = DeleteParams { grace_period_seconds: Some(60), ..DeleteParams::default() };
-            let begun = StdInstant::now();
+            let begun = Instant::now();
             pods.delete(name, &grace).await.unwrap();
             wait_async(&format!("{name} to be gone"), async || matches!(pods.get_opt(name).await, Ok(None))).await;
             assert!(begun.elapsed() < Duration::from_secs(60), "{name} lingers");
