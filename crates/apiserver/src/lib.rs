@@ -17,8 +17,8 @@
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: Services, `events.k8s.io`, CEL rules of custom resources, service account tokens and reviews (`kubectl auth`), a
-//! Pod's log, exec, attach, port-forward, ephemeral containers and resize, metrics.
+//! Not here yet: Services, `events.k8s.io`, CEL rules of custom resources, service account tokens and reviews (`kubectl auth`),
+//! ephemeral containers and resize, metrics.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.

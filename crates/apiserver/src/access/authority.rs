@@ -11,7 +11,7 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::private;
 
@@ -154,6 +154,22 @@ impl Authority {
         self.sign(params)
     }
 
+    /// A certificate for a node's kubelet to listen with, for these names and addresses.
+    ///
+    /// # Errors
+    /// Signing fails, or a name is none.
+    pub fn kubelet(&self, node: &str, names: &[&str], addresses: &[IpAddr]) -> Result<Identified, AccessError> {
+        let mut params = params(&format!("system:node:{node}"), &[super::NODES]);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        for name in names {
+            let name = (*name).try_into();
+            let name = name.map_err(|source| AccessError::Certificate { path: self.path.clone(), source })?;
+            params.subject_alt_names.push(SanType::DnsName(name));
+        }
+        params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
+        self.sign(params)
+    }
+
     /// What the server listens with: a certificate for these names and addresses, and who may come as whom.
     ///
     /// # Errors
@@ -186,6 +202,27 @@ impl Authority {
             .with_single_cert(vec![certificate], key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
+    }
+
+    /// As whom the server asks nodes: by the name that kubeadm gives it, with a certificate of its own; nodes are believed with a
+    /// certificate of this authority alone, for the address that was dialled.
+    ///
+    /// # Errors
+    /// Signing fails, or TLS refuses the result.
+    pub fn node_client(&self) -> Result<ClientConfig, AccessError> {
+        let own = self.client("kube-apiserver-kubelet-client", &[super::ADMINISTRATORS])?;
+        self.client_config(&own).map_err(AccessError::Tls)
+    }
+
+    fn client_config(&self, own: &Identified) -> Result<ClientConfig, Box<dyn std::error::Error + Send + Sync>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.certificate.as_bytes())?)?;
+        let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes())?;
+        Ok(ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)?)
     }
 
     /// Writes a kubeconfig, mode 0600, with which an administrator reaches the server at `url`.

@@ -13,12 +13,12 @@ use crate::proto;
 use crate::schema::builtin;
 use crate::strict::{Parsed, StrictError, parse_json, parse_yaml};
 
-/// The body of an answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+/// The body of an answer. An error in one that passes through breaks the connection off: nobody takes a part for the whole.
+pub(crate) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// A body that is there.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// All bytes of a request's body.

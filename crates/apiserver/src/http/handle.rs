@@ -17,6 +17,7 @@ use super::body::{self, Body, full};
 use super::discovery;
 use super::documents::{self, Documents};
 use super::form::Printing;
+use super::pods::{self, NodeClient, Streams};
 use super::query::Query;
 use super::route::{Resource, Route, route};
 use super::serve::Limits;
@@ -34,13 +35,20 @@ pub(crate) struct Context {
     limits: Limits,
     watches: Arc<Semaphore>,
     documents: Documents,
+    nodes: Option<NodeClient>,
+    streams: Streams,
     pub(crate) address: SocketAddr,
 }
 
 impl Context {
     pub(crate) fn new(engine: Engine, tokens: Tokens, limits: Limits, address: SocketAddr) -> Self {
         let watches = Arc::new(Semaphore::new(limits.watches));
-        Self { engine, tokens, limits, watches, documents: Documents::default(), address }
+        let streams = Streams::new(limits.streams);
+        Self { engine, tokens, limits, watches, documents: Documents::default(), nodes: None, streams, address }
+    }
+
+    pub(crate) fn reach(&mut self, nodes: NodeClient) {
+        self.nodes = Some(nodes);
     }
 }
 
@@ -246,6 +254,14 @@ async fn object(
     let may = |verb| authorize(identity, kind, resource, verb, part, name);
     let pod = kind.strategy.deletion == Deletion::Graceful;
     let namespace = kind.strategy.deletion == Deletion::Namespace;
+    if let Some(part) = pods::Part::of(part).filter(|_| pod) {
+        may(part.verb())?;
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        return match *request.method() == Method::POST && part != pods::Part::Log || reads {
+            true => pods::answer(&context.engine, context.nodes.as_ref(), &context.streams, place, part, request).await,
+            false => Err(not_allowed(kind, request.method())),
+        };
+    }
     let which = match part {
         "" => Part::Main,
         "status" if kind.status => Part::Status,
@@ -341,7 +357,7 @@ fn watch(context: &Arc<Context>, kind: &'static Kind, namespace: Option<&str>, q
     let stream = futures_util::stream::unfold(state, |(mut watch, permit, mut printing, context)| async {
         let items = watch.next().await?;
         let bytes = printing.events(&items, context.engine.time());
-        Some((Ok::<_, Infallible>(Frame::data(bytes)), (watch, permit, printing, context)))
+        Some((Ok::<_, hyper::Error>(Frame::data(bytes)), (watch, permit, printing, context)))
     });
     let mut response = respond(200, JSON, Bytes::new());
     *response.body_mut() = StreamBody::new(stream).boxed_unsync();

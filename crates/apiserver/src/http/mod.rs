@@ -13,10 +13,12 @@ mod discovery;
 mod documents;
 mod form;
 mod handle;
+mod pods;
 mod query;
 mod route;
 mod serve;
 mod strict;
 mod write;
 
+pub use pods::NodeClient;
 pub use serve::{Limits, ServeError, Server};

@@ -18,6 +18,16 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// The first of a name, if there is one: present and empty is not absent.
+    pub(crate) fn first(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// All of a name, in order.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::handle::{Context, handle};
+use super::pods::NodeClient;
 use crate::access::{Tokens, identity_of};
 use crate::engine::Engine;
 
@@ -23,6 +24,8 @@ pub struct Limits {
     pub connections: usize,
     /// Watches at one time; more are told to come later.
     pub watches: usize,
+    /// Streams to nodes at one time (commands, attached programs, forwarded ports); more are told to come later.
+    pub streams: usize,
     /// Bytes of a request's body.
     pub body: usize,
     /// How long a handshake, the head or the body of a request may take to arrive.
@@ -32,7 +35,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Upstream's 3 MiB a body; thousands of watches cost little here.
     fn default() -> Self {
-        Self { connections: 4096, watches: 8192, body: 3 << 20, patience: Duration::from_secs(30) }
+        Self { connections: 4096, watches: 8192, streams: 4096, body: 3 << 20, patience: Duration::from_secs(30) }
     }
 }
 
@@ -70,6 +73,16 @@ impl Server {
         let address = listener.local_addr().map_err(|source| ServeError { address, source })?;
         let context = Arc::new(Context::new(engine, tokens, limits, address));
         Ok(Self { listener, context, limits })
+    }
+
+    /// Asks nodes for their Pods' output, commands and ports by this client. Without it such requests fail.
+    #[must_use]
+    pub fn reaching(mut self, nodes: NodeClient) -> Self {
+        // Nobody else has it before it runs.
+        if let Some(context) = Arc::get_mut(&mut self.context) {
+            context.reach(nodes);
+        }
+        self
     }
 
     /// Where it listens.
@@ -129,6 +142,7 @@ async fn connection(stream: TcpStream, acceptor: &TlsAcceptor, context: Arc<Cont
             .header_read_timeout(limits.patience)
             .max_buf_size(64 << 10)
             .serve_connection(io, service)
+            .with_upgrades()
             .await
     };
     if let Err(error) = ended {

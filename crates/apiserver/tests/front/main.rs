@@ -5,4 +5,5 @@ mod conversations;
 mod definitions;
 mod hostile;
 mod kubectl;
+mod nodes;
 mod server;

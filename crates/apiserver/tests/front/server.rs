@@ -10,7 +10,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Tokens};
 use minke_apiserver::engine::Engine;
-use minke_apiserver::http::{Limits, Server};
+use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
 use rustls::pki_types::pem::PemObject;
@@ -74,6 +74,7 @@ impl TestServer {
         tokens.add(ADMIN, Identity { user: "root".to_owned(), groups });
         tokens.add(NOBODY, Identity { user: "nobody".to_owned(), groups: Vec::new() });
         let server = Server::bind((loopback, 0).into(), engine.clone(), tokens, limits).await.unwrap();
+        let server = server.reaching(NodeClient::new(authority.node_client().unwrap()));
         let address = server.address();
         let kubeconfig = directory.path().join("admin.conf");
         authority.kubeconfig(&kubeconfig, &format!("https://{address}")).unwrap();
@@ -96,7 +97,7 @@ impl TestServer {
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         sender
     }
 

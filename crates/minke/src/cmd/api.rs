@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use minke_apiserver::access::{Authority, Tokens};
 use minke_apiserver::engine::Engine;
-use minke_apiserver::http::{Limits, Server};
+use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::scheduler;
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
@@ -80,6 +80,8 @@ pub(crate) async fn run(args: &ApiArgs) -> Outcome {
     let server = Server::bind(args.listen, engine.clone(), tokens, Limits::default())
         .await
         .map_err(|error| failed("can't serve", &error))?;
+    let nodes = authority.node_client().map_err(|error| failed("can't set up the server's certificates", &error))?;
+    let server = server.reaching(NodeClient::new(nodes));
     let tls = authority
         .server(&["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"], &addresses(args.listen))
         .map_err(|error| failed("can't set up the server's certificates", &error))?;
