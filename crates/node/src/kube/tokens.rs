@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec, TokenRequestStatus};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
@@ -57,11 +57,14 @@ impl Following {
             }
             let request = request(&self.wanted);
             match self.accounts.create_token_request(&self.account, &PostParams::default(), &request).await {
-                Ok(TokenRequest { status: Some(status), .. }) => {
+                Ok(TokenRequest {
+                    status: Some(TokenRequestStatus { expiration_timestamp: Some(ends), token: Some(token) }),
+                    ..
+                }) => {
                     (self.failures, self.told) = (0, true);
-                    let life = life(self.clock.now(), status.expiration_timestamp.0);
+                    let life = life(self.clock.now(), ends.0);
                     self.next = Some(Instant::now() + renewal(life, &self.wanted));
-                    return Known::Token(status.token.into());
+                    return Known::Token(token.into());
                 }
                 Ok(_) => self.failures += 1,
                 Err(error) => {
@@ -81,8 +84,8 @@ impl Following {
 fn request(wanted: &TokenRef) -> TokenRequest {
     let audiences = Some(wanted.audience.clone()).filter(|audience| !audience.is_empty());
     TokenRequest {
-        spec: TokenRequestSpec {
-            audiences: audiences.into_iter().collect(),
+        spec: Some(TokenRequestSpec {
+            audiences: audiences.map(|audience| vec![audience]),
             expiration_seconds: Some(wanted.seconds),
             bound_object_ref: Some(BoundObjectReference {
                 api_version: Some("v1".to_owned()),
@@ -90,7 +93,8 @@ fn request(wanted: &TokenRef) -> TokenRequest {
                 name: Some(wanted.pod.name.to_string()),
                 uid: Some(wanted.pod.uid.to_string()),
             }),
-        },
+            ..TokenRequestSpec::default()
+        }),
         ..TokenRequest::default()
     }
 }
