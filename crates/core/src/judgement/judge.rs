@@ -11,9 +11,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ContainerState;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
-use super::find::{self, Member, Presence, members, taken_at};
+use super::find::{self, Member, Presence, kill_takes, members, taken_at};
 use super::history::{Began, End, Settling, Trouble};
 use super::{
     Budget, Cause, Evidence, Failure, Finding, Healthy, History, Limit, Now, Policy, Role, Severity, Sight, Stage,
@@ -145,7 +145,12 @@ fn open(
     }
     let mut patience = None;
     if let Some(finding) = quiet {
-        match fate(&finding, sight, policy, history, now) {
+        // Silence is no trouble: who grants no time to troubles still lets a scheduler speak.
+        let schedule = policy.budgets.of(Budget::Schedule);
+        let silent = schedule == Limit::After(Duration::ZERO);
+        let schedule = if silent { Budget::Schedule.default_limit() } else { schedule };
+        let lenient = Policy { budgets: policy.budgets.clone().with(Budget::Schedule, schedule), ..Policy::default() };
+        match fate(&finding, sight, &lenient, history, now) {
             Fate::Terminal if terminal.is_empty() && pending.is_empty() => terminal.push(finding),
             Fate::Pending(until) => patience = until,
             Fate::Terminal | Fate::Foretold(_) => {}
@@ -174,9 +179,14 @@ fn open(
 }
 
 /// Which of two findings is the root: the smaller.
-fn depth(taken: Option<Timestamp>, finding: &Finding) -> (bool, u8) {
-    // What a container did before the Pod was taken away is its own doing.
+fn depth(pod: &Pod, finding: &Finding) -> (bool, u8) {
+    // What a container did before the Pod was taken away is its own doing. One that was killed shortly before was killed for
+    // that: the mark is written with what came of it, and times are whole seconds.
     let own = finding.evidence.container.is_some();
+    let killed = matches!(finding.cause, Cause::ContainerFailed | Cause::InitFailed)
+        && matches!(finding.evidence.signal, Some(9 | 15));
+    let taken =
+        taken_at(pod).map(|taken| if killed { taken.checked_sub(kill_takes(pod)).unwrap_or(taken) } else { taken });
     let earlier = own && taken.zip(finding.evidence.at).is_some_and(|(taken, at)| at < taken);
     (!earlier, finding.cause.rank())
 }
@@ -190,19 +200,17 @@ pub fn diagnose(sight: &Sight<'_>, policy: &Policy) -> Vec<Finding> {
     }
     let mut all = Vec::new();
     merge(&mut all, find::find(sight, policy, &History::default()).0);
-    let taken = taken_at(sight.pod);
     let hope = |finding: &Finding| match finding.severity {
         Severity::Permanent => 0,
         Severity::Transient(_) => 1,
         Severity::Waiting(_) => 2,
         Severity::Foretold => 3,
     };
-    all.sort_by_key(|finding| (hope(finding), depth(taken, finding)));
+    all.sort_by_key(|finding| (hope(finding), depth(sight.pod, finding)));
     all
 }
 
 fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, terminal: Vec<Finding>) -> Verdict {
-    let taken = taken_at(sight.pod);
     let (since, mut all) = match history.settling.take() {
         None => (now.moment, Vec::new()),
         Some(before) => {
@@ -212,8 +220,11 @@ fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, t
         }
     };
     merge(&mut all, terminal);
-    let at =
-        all.iter().enumerate().min_by_key(|(place, finding)| (depth(taken, finding), *place)).map_or(0, |(at, _)| at);
+    let at = all
+        .iter()
+        .enumerate()
+        .min_by_key(|(place, finding)| (depth(sight.pod, finding), *place))
+        .map_or(0, |(at, _)| at);
     let best = all.remove(at);
     if now.moment.saturating_sub(since) >= policy.budgets.settle {
         let failure = Failure { cause: best.cause, evidence: best.evidence, later: all, since };

@@ -420,7 +420,11 @@ impl Machine {
             subscriber.wake = None;
             if !subscriber.queued && subscriber.wants_events(&self.settings, now) {
                 subscriber.queued = true;
-                self.puzzled.push_back(id);
+                if subscriber.is_urgent() {
+                    self.puzzled.push_front(id);
+                } else {
+                    self.puzzled.push_back(id);
+                }
             }
             let node = subscriber.node_name().filter(|_| !subscriber.is_settled()).map(str::to_owned);
             let due = |at: Option<Duration>| at.is_some_and(|at| at <= now.moment);

@@ -28,6 +28,8 @@ pub(super) struct Subscriber {
     pub(super) presence: Presence,
     pub(super) events: Vec<Event>,
     pub(super) events_asked: Option<Duration>,
+    /// Since when a container's end settles: events may tell why it was killed.
+    doomed_at: Option<Duration>,
     /// Waits for its turn to ask.
     pub(super) queued: bool,
     pub(super) own_deletion: bool,
@@ -69,6 +71,7 @@ impl Subscriber {
             presence: Presence::Here,
             events: Vec::new(),
             events_asked: None,
+            doomed_at: None,
             queued: false,
             own_deletion: false,
             wake: None,
@@ -211,6 +214,7 @@ impl Subscriber {
         if self.is_settled() {
             return None;
         }
+        self.doomed_at = self.exit_settles().then(|| self.doomed_at.unwrap_or(now.moment));
         let overdue = until.is_some_and(|at| at <= now.moment);
         self.confirm = overdue.then(|| self.confirm.unwrap_or(now.moment));
         let events = self.events_due(settings, now);
@@ -234,11 +238,19 @@ impl Subscriber {
         }
     }
 
+    fn exit_settles(&self) -> bool {
+        matches!(&self.verdict, Some(Verdict::Doomed { why, .. }) if why.evidence.exit_code.is_some())
+    }
+
+    /// Events are wanted before the end settles: those from before it say nothing of it.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.doomed_at.is_some_and(|doomed| self.events_asked.is_none_or(|asked| asked < doomed))
+    }
+
     fn events_due(&self, settings: &Settings, now: Now) -> Option<Duration> {
         let every = settings.events_every.filter(|_| self.is_puzzling() && !self.queued)?;
-        let exit = matches!(self.verdict, Some(Verdict::Doomed { .. }));
         let next = match self.events_asked {
-            None if exit => now.moment,
+            _ if self.is_urgent() => now.moment,
             // Most Pods start within a second and need no explanation.
             None => now.moment + every.min(Duration::from_secs(1)),
             Some(asked) => asked + every,
@@ -247,7 +259,7 @@ impl Subscriber {
     }
 
     pub(super) fn wants_events(&self, settings: &Settings, now: Now) -> bool {
-        let rested = |every| self.events_asked.is_none_or(|asked| now.moment >= asked + every);
+        let rested = |every| self.is_urgent() || self.events_asked.is_none_or(|asked| now.moment >= asked + every);
         self.uid.is_some() && self.is_puzzling() && settings.events_every.is_some_and(rested)
     }
 

@@ -325,6 +325,22 @@ fn a_half_open_watch_is_found_in_seconds() {
 }
 
 #[test]
+fn an_end_has_its_events_read_although_they_were_read_a_moment_before() {
+    let mut bed = Bed::watching(vec![pod("a", "u1", 50, &waits("ContainerCreating", ""))]);
+    bed.machine.settings.events_every = Some(Duration::from_secs(3));
+    bed.named(1, "a");
+    bed.pass(1100);
+    assert_eq!(bed.machine.counters().events, 1);
+    bed.pass(400);
+    bed.see(pod("a", "u1", 101, &state("Failed", &json!({"terminated": {"exitCode": 137, "reason": "Error"}}))));
+    bed.pass(50);
+    assert_eq!(bed.machine.counters().events, 2);
+    let event = json!({"metadata": {}, "involvedObject": {}, "reason": "Killing", "message": "Container app failed liveness probe"});
+    bed.take(Input::Events { uid: "u1".into(), events: vec![serde_json::from_value(event).unwrap()] });
+    assert_eq!(bed.cause(1), Some(Cause::LivenessFailed));
+}
+
+#[test]
 fn a_budget_that_ends_out_of_sight_is_confirmed_by_a_look() {
     let away = || waits("ErrImagePull", "dial tcp: x");
     let mut bed = Bed::watching(vec![pod("a", "u1", 50, &away())]);

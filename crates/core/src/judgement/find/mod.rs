@@ -139,6 +139,13 @@ pub(super) fn find(sight: &Sight<'_>, policy: &Policy, history: &History) -> (Ve
     (found, notes)
 }
 
+/// How long before its mark whatever takes the Pod away may have killed its containers. A kubelet says so only with the end.
+pub(super) fn kill_takes(pod: &Pod) -> jiff::SignedDuration {
+    let by_kubelet = pod::disruption(pod).is_some_and(|c| c.reason.as_deref() == Some("TerminationByKubelet"));
+    let grace = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
+    jiff::SignedDuration::from_secs(2 + if by_kubelet { grace.clamp(0, 3600) } else { 0 })
+}
+
 /// When whatever takes the Pod away began, for telling what came before it from what it did.
 pub(super) fn taken_at(pod: &Pod) -> Option<Timestamp> {
     let deleted = pod.metadata.deletion_timestamp.as_ref().map(|time| {

@@ -142,3 +142,14 @@ fn every_budget_has_a_name_and_is_found_by_it() {
     }
     assert_eq!(Budget::parse("nope"), None);
 }
+
+#[test]
+fn who_fails_fast_still_lets_a_scheduler_speak() {
+    let mut judge = Judge::default();
+    judge.policy.budgets = Budgets::default().fail_fast();
+    let fresh = pod_with(&json!({"nodeName": null}), &json!({"phase": "Pending"}));
+    assert!(matches!(judge.see(&fresh), Verdict::Waiting { why: None, .. }), "nobody has said anything");
+    // What a scheduler says counts at once.
+    let said = with_condition(fresh, "PodScheduled", "False", "Unschedulable", "0/3 nodes are available", 15);
+    assert_eq!(judge.at_once(&said).cause, Cause::Unschedulable);
+}

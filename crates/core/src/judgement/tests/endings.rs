@@ -120,3 +120,18 @@ fn a_ready_pod_is_healthy() {
     assert!(matches!(Judge::default().see(&ready), Verdict::Healthy(h) if h.ready && h.notes.is_empty()));
     assert!(matches!(Judge::default().see(&pod(&status)), Verdict::Waiting { why: None, .. }));
 }
+
+#[test]
+fn an_eviction_that_is_marked_with_its_end_is_not_the_exit_code_of_its_kill() {
+    // As the embedded node was seen to tell it: the kill, and a second later the mark and the reason.
+    let killed = |reason: &str, code| {
+        let mut pod = failed("Evicted", "The node was low on resource: memory. ");
+        let status = app_is(&ended(code, reason, "")).status.and_then(|s| s.container_statuses);
+        pod.status.as_mut().unwrap().container_statuses = status;
+        with_condition(pod, "DisruptionTarget", "True", "TerminationByKubelet", "", 15)
+    };
+    assert_eq!(Judge::default().at_once(&killed("Error", 137)).cause, Cause::Evicted);
+    // What it did by itself before stays its own doing.
+    assert_eq!(Judge::default().at_once(&killed("Error", 3)).cause, Cause::ContainerFailed);
+    assert_eq!(Judge::default().at_once(&killed("OOMKilled", 137)).cause, Cause::OomKilled);
+}
