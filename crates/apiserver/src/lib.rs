@@ -2,6 +2,7 @@
 //!
 //! Here:
 //! - [`access`]: who asks, and what they may.
+//! - [`admission`]: what a new Pod is given beside its defaults.
 //! - [`apply`]: server-side apply, and who owns which fields.
 //! - [`custom`]: kinds that definitions bring: schemas, defaults, rules, names.
 //! - [`engine`]: the verbs over any kind: create, list, watch, update, patch, delete, and what a server does by itself.
@@ -17,13 +18,13 @@
 //! - [`strict`]: bodies to objects, as upstream's typed decoding has it.
 //! - [`table`]: what `kubectl get` prints.
 //!
-//! Not here yet: Services, `events.k8s.io`, CEL rules of custom resources, service account tokens and reviews (`kubectl auth`),
-//! ephemeral containers and resize, metrics.
+//! Not here yet: CEL rules of custom resources.
 //!
 //! Deliberately absent: webhooks, aggregation, quotas, more than one server, workload controllers. Who needs them uses the
 //! real API server; nothing of Minke depends on this one.
 
 pub mod access;
+pub mod admission;
 pub mod apply;
 pub mod custom;
 pub mod engine;

@@ -41,6 +41,12 @@ pub enum AccessError {
         #[source]
         source: rcgen::Error,
     },
+    /// A kept key is of a kind that signs no tokens.
+    #[error("{path} has no key that tokens can be signed with; remove it, and one is made")]
+    SigningKey {
+        /// The key.
+        path: PathBuf,
+    },
     /// TLS refuses what was made.
     #[error("can't set up TLS")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -58,7 +58,7 @@ fn subject(mut name: &[u8]) -> Option<Identity> {
             }
         }
     }
-    user.filter(|user| !user.is_empty()).map(|user| Identity { user, groups })
+    user.filter(|user| !user.is_empty()).map(|user| Identity { user, groups, ..Identity::default() })
 }
 
 #[cfg(test)]
@@ -74,7 +74,8 @@ mod tests {
             [&[SET, sequence.len() as u8][..], &sequence].concat()
         };
         let name = [attribute(3, "admin"), attribute(10, "a"), attribute(10, "b")].concat();
-        let expected = Identity { user: "admin".to_owned(), groups: vec!["a".to_owned(), "b".to_owned()] };
+        let expected =
+            Identity { user: "admin".to_owned(), groups: vec!["a".to_owned(), "b".to_owned()], ..Identity::default() };
         assert_eq!(subject(&name), Some(expected.clone()));
         let wrapped = [&[SEQUENCE, name.len() as u8][..], &name].concat();
         assert_eq!(subject(&wrapped), Some(expected));

@@ -30,10 +30,12 @@ impl Tokens {
         for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
             let mut fields = line.splitn(4, ',').map(str::trim);
             let (token, user) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-            let groups = fields.nth(1).unwrap_or_default().trim_matches('"');
+            let uid = fields.next().unwrap_or_default().to_owned();
+            let groups = fields.next().unwrap_or_default().trim_matches('"');
             if !token.is_empty() && !user.is_empty() {
                 let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned);
-                tokens.add(token, Identity { user: user.to_owned(), groups: groups.collect() });
+                let (user, groups) = (user.to_owned(), groups.collect());
+                tokens.add(token, Identity { user, uid, groups, ..Identity::default() });
             }
         }
         tokens
@@ -58,7 +60,8 @@ mod tests {
     #[test]
     fn a_token_file_is_read_as_upstream_reads_it() {
         let tokens = Tokens::parse("# all\nt1,alice,1,\"a,b\"\nt2,bob,2\n,eve,3\nt4\n");
-        let alice = Identity { user: "alice".to_owned(), groups: vec!["a".to_owned(), "b".to_owned()] };
+        let groups = vec!["a".to_owned(), "b".to_owned()];
+        let alice = Identity { user: "alice".to_owned(), uid: "1".to_owned(), groups, ..Identity::default() };
         assert_eq!(tokens.find("t1"), Some(&alice));
         assert_eq!(tokens.find("t2").map(|bob| bob.groups.len()), Some(0));
         for unknown in ["", "t4", "t1 ", "T1"] {

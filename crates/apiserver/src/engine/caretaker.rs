@@ -1,5 +1,5 @@
-//! What a server does by itself: namespaces that end are emptied, objects whose owners are gone are collected, old events are
-//! forgotten, definitions go with their objects.
+//! What a server does by itself: namespaces get what each has, those that end are emptied, objects whose owners are gone are
+//! collected, old events are forgotten, definitions go with their objects.
 //!
 //! One task, by level: each round looks at what is there and does what follows. A round is due when something was deleted or
 //! marked, and each half minute for what was missed. Nothing is remembered between rounds, so it may be stopped anywhere.
@@ -45,7 +45,8 @@ pub(super) async fn run(engine: &Engine) {
 }
 
 async fn round(engine: &Engine) {
-    for result in [engine.end_definitions().await, end_namespaces(engine).await, collect(engine).await] {
+    let furnished = engine.furnish_all().await;
+    for result in [furnished, engine.end_definitions().await, end_namespaces(engine).await, collect(engine).await] {
         if let Err(error) = result {
             tracing::warn!(%error, "could not look after the objects; it is tried again");
         }
@@ -201,7 +202,8 @@ async fn forget_events(engine: &Engine) {
     let Ok(list) = engine.list(kind, None, &ListOptions::default()) else { return };
     for entry in list.entries.into_iter().take(AT_ONCE) {
         let Ok(object) = entry.parse() else { continue };
-        let newest = ["lastTimestamp", "eventTime"].into_iter().find_map(|field| object[field].as_str());
+        let seen = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
+        let newest = seen.into_iter().find_map(|field| object.pointer(field).and_then(Value::as_str));
         let at = newest.unwrap_or_else(|| meta::text(&object, "creationTimestamp")).parse::<jiff::Timestamp>();
         if at.is_ok_and(|at| at.as_second() < oldest) {
             let (namespace, name) = (meta::text(&object, "namespace"), meta::text(&object, "name"));

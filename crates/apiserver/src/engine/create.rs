@@ -8,7 +8,7 @@ use super::definitions;
 use super::options::WriteOptions;
 use super::{Engine, MOST_TRIES, Part, Place, draft, error, meta, track};
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::{Kind, find};
+use crate::kinds::{Deletion, Kind, find};
 use crate::store::{Change, Entry, Expect, Key, Proposal, Refused, StoreError};
 
 /// Generated names that may be taken before it is given up, as upstream.
@@ -75,6 +75,10 @@ impl Engine {
                 }
                 other => {
                     self.defined(kind).await;
+                    if let (Deletion::Namespace, Ok(entry), false) = (kind.strategy.deletion, &other, options.dry_run) {
+                        let object = entry.parse().map_err(ApiError::internal)?;
+                        Box::pin(self.furnish(meta::text(&object, "name"))).await?;
+                    }
                     return other;
                 }
             }
@@ -91,10 +95,17 @@ impl Engine {
         options: &WriteOptions,
     ) -> Result<Arc<Entry>, ApiError> {
         let mut object = meta::complete(kind, object)?;
+        if kind.strategy.deletion == Deletion::Graceful {
+            // Boxed: it may make an account, which is creating again.
+            Box::pin(self.admit_pod(namespace, &mut object)).await?;
+        }
         (kind.strategy.create)(&mut object);
         let object = meta::complete(kind, object)?;
         let name = meta::text(&object, "name").to_owned();
         let place = Place { kind, namespace, name: &name };
+        let _allocating = self.allocating(kind).await;
+        let mut object = object;
+        self.give_address(place, &mut object, None)?;
         meta::accept(place, kind.validate(&object, None))?;
         let object = track::tracked(kind, Part::Main, &options.field_manager, &self.now(), &Value::Null, object);
         let (draft, attributes) = (draft(kind, &object), Arc::new(kind.attributes(&object)));

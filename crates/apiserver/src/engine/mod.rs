@@ -12,6 +12,7 @@
 //! A write is decided on one picture and proposed against exactly that one. Who named a revision gets 409 if it has passed;
 //! who named none is tried again. A namespace that ends meanwhile refuses the write (the proposal's guard).
 
+mod accounts;
 mod bind;
 mod caretaker;
 mod create;
@@ -22,9 +23,11 @@ mod list;
 mod meta;
 mod options;
 mod patch;
+mod references;
 mod scale;
 mod scheduling;
 mod selector;
+mod services;
 #[cfg(test)]
 mod tests;
 mod track;
@@ -36,6 +39,7 @@ use std::sync::Arc;
 use minke_core::clock::Clock;
 use serde_json::Value;
 
+pub use accounts::Accounts;
 pub use delete::{DeleteOptions, Deleted, Preconditions};
 pub use list::List;
 pub(crate) use meta::micro_time;
@@ -59,6 +63,9 @@ pub struct Engine {
     store: Store,
     clock: Arc<dyn Clock>,
     kinds: Arc<Kinds>,
+    accounts: Option<Arc<Accounts>>,
+    /// Held while an address is given to a Service.
+    allocations: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Which part of an object a write is about.
@@ -68,10 +75,17 @@ pub enum Part {
     Main,
     /// Its status.
     Status,
+    /// A Pod's ephemeral containers.
+    Ephemeral,
+    /// The resources of a Pod that runs.
+    Resize,
 }
 
-/// An object as it is stored: a custom one in its storage version.
+/// An object as it is stored: a custom one in its storage version, one that is another one in other words as that one.
 fn draft(kind: &Kind, object: &Value) -> Draft {
+    if let Some(view) = kind.view {
+        return Draft::of(&view.store(object.clone()));
+    }
     match kind.definition().map(|definition| definition.stored_as()) {
         Some(version) if object["apiVersion"] != *version => {
             let mut stored = object.clone();
@@ -114,7 +128,7 @@ impl Place<'_> {
 impl Engine {
     /// An engine over a store. Objects that every server has are made by [`Engine::prepare`].
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, kinds: Arc::default() }
+        Self { store, clock, kinds: Arc::default(), accounts: None, allocations: Arc::default() }
     }
 
     /// Makes what every server has and this one lacks.
@@ -166,7 +180,8 @@ impl Engine {
 
     fn load(&self, place: Place<'_>) -> Result<(Arc<Entry>, Value), ApiError> {
         let entry = self.store.get(&place.key()).ok_or_else(|| place.not_found())?;
-        let mut value = entry.parse().map_err(ApiError::internal)?;
+        let value = entry.parse().map_err(ApiError::internal)?;
+        let mut value = place.kind.shown(value);
         if let Some(definition) = place.kind.definition() {
             definition.shown(&place.kind.api_version(), &mut value, entry.revision);
         }

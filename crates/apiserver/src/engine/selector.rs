@@ -178,7 +178,7 @@ impl FieldSelector {
                 );
                 return Err(ApiError::bad_request(message));
             }
-            terms.push((field.to_owned(), equal, unescape(value)));
+            terms.push((kind.attribute(field).to_owned(), equal, unescape(value)));
         }
         Ok(Self(terms))
     }

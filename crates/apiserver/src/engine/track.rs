@@ -15,6 +15,8 @@ pub(super) fn writer<'a>(manager: &'a str, api_version: &'a str, kind: &Kind, pa
     let (subresource, ignored): (_, &[&[&str]]) = match part {
         Part::Main if kind.status => ("", &[&["status"]]),
         Part::Main => ("", &[]),
+        Part::Ephemeral => ("ephemeralcontainers", &[&["status"]]),
+        Part::Resize => ("resize", &[&["status"]]),
         Part::Status => ("status", &[&["spec"], &["metadata", "ownerReferences"], &["metadata", "deletionTimestamp"]]),
     };
     Writer { manager, api_version, subresource, ignored, now }

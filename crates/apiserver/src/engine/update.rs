@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::options::WriteOptions;
 use super::{Engine, MOST_TRIES, Part, Place, draft, error, meta, track};
 use crate::error::ApiError;
-use crate::kinds::{Deletion, Kind};
+use crate::kinds::{Deletion, Kind, ephemeral, resize, take_ephemeral, take_resources, without_ephemeral};
 use crate::store::{Change, Entry, Expect, Proposal, Refused, StoreError};
 
 /// Metadata that stays whatever a writer says.
@@ -26,6 +26,8 @@ fn merge(kind: &Kind, part: Part, mut new: Value, old: &Value) -> Value {
     match part {
         Part::Main if kind.status => carry(&mut new, old, |field| field == "status"),
         Part::Main => {}
+        Part::Ephemeral => return taken(take_ephemeral(&new, old), &new),
+        Part::Resize => return taken(take_resources(&new, old), &new),
         Part::Status => {
             carry(&mut new, old, |field| !matches!(field, "status" | "metadata" | "kind" | "apiVersion"));
             let owners = old["metadata"].get("ownerReferences").cloned();
@@ -41,6 +43,17 @@ fn merge(kind: &Kind, part: Part, mut new: Value, old: &Value) -> Value {
         new["spec"] = old["spec"].clone();
     }
     new
+}
+
+/// A Pod of which only a part was taken, with what the writer says about which one it means.
+fn taken(mut pod: Value, new: &Value) -> Value {
+    for field in ["resourceVersion", "uid", "managedFields"] {
+        match new["metadata"].get(field) {
+            Some(value) => drop(meta::of(&mut pod).insert(field.to_owned(), value.clone())),
+            None => drop(meta::of(&mut pod).remove(field)),
+        }
+    }
+    pod
 }
 
 /// Fields that `which` names become what they are in the old object.
@@ -99,9 +112,14 @@ pub(super) fn decide(
         return Err(place.conflict(&why));
     }
     let new = meta::complete(kind, merge(kind, part, new, old))?;
-    let mut causes = kind.validate(&new, Some(old));
+    let mut causes = match kind.strategy.deletion {
+        Deletion::Graceful => kind.validate(&without_ephemeral(&new), Some(old)),
+        Deletion::Plain | Deletion::Namespace | Deletion::Definition => kind.validate(&new, Some(old)),
+    };
     match part {
         Part::Main => causes.extend((kind.strategy.validate_update)(&new, old)),
+        Part::Ephemeral => causes.extend(ephemeral(&new, old)),
+        Part::Resize => causes.extend(resize(&new, old)),
         Part::Status => {}
     }
     if meta::is_deleting(old) {
@@ -192,9 +210,13 @@ impl Engine {
         options: &WriteOptions,
         change: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Arc<Entry>, ApiError> {
+        let _allocating = self.allocating(place.kind).await;
         for _ in 0..MOST_TRIES {
             let (entry, old) = self.load(place)?;
-            let new = change(&old)?;
+            let mut new = change(&old)?;
+            if part == Part::Main {
+                self.give_address(place, &mut new, Some(&old))?;
+            }
             let base = based_on(place, &new)?;
             if base.is_some_and(|base| base != entry.revision) {
                 return Err(place.modified());

@@ -11,12 +11,17 @@ use crate::kinds::{Deletion, Kind};
 pub(crate) const MINOR: &str = "33";
 
 /// Subresources that are reached by POST alone: of which kind, name, group, version, kind of the body.
-const ACTIONS: [(&str, &str, &str, &str, &str); 2] =
-    [("Pod", "binding", "", "v1", "Binding"), ("Pod", "eviction", "policy", "v1", "Eviction")];
+const ACTIONS: [(&str, &str, &str, &str, &str); 3] = [
+    ("Pod", "binding", "", "v1", "Binding"),
+    ("Pod", "eviction", "policy", "v1", "Eviction"),
+    ("ServiceAccount", "token", "authentication.k8s.io", "v1", "TokenRequest"),
+];
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// What can be done to objects whose definition goes.
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+/// What can be done with questions.
+const QUESTION_VERBS: [&str; 1] = ["create"];
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 pub(crate) fn version() -> Value {
@@ -71,6 +76,10 @@ pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
     if kind.status {
         parts.push(Part { name: "status", group: "", version: "", kind: "", verbs: &PART_VERBS });
     }
+    if kind.strategy.deletion == Deletion::Graceful {
+        let own = |name| Part { name, group: "", version: "", kind: "", verbs: &PART_VERBS };
+        parts.extend(["ephemeralcontainers", "resize"].map(own));
+    }
     if kind.definition().is_some_and(|definition| definition.scale.is_some()) {
         parts.push(Part { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: &PART_VERBS });
     }
@@ -79,7 +88,11 @@ pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
 
 fn verbs(kind: &Kind) -> &'static [&'static str] {
     let going = kind.definition().is_some_and(|definition| definition.source.terminating);
-    if going { &LAST_VERBS } else { &VERBS }
+    match (kind.question, going) {
+        (true, _) => &QUESTION_VERBS,
+        (false, true) => &LAST_VERBS,
+        (false, false) => &VERBS,
+    }
 }
 
 /// Groups in the order of the kinds, without the core.
@@ -262,6 +275,8 @@ mod tests {
                 ("binding", "v1".to_owned(), vec!["post"]),
                 ("eviction", "policy/v1".to_owned(), vec!["post"]),
                 ("status", "v1".to_owned(), vec!["get", "patch", "put"]),
+                ("ephemeralcontainers", "v1".to_owned(), vec!["get", "patch", "put"]),
+                ("resize", "v1".to_owned(), vec!["get", "patch", "put"]),
             ]
         );
         assert_eq!(names("namespaces")[0].0, "finalize");

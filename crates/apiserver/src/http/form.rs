@@ -22,9 +22,9 @@ pub(crate) struct Printing {
     headers: bool,
 }
 
-/// An object as its kind shows it: a custom one in the version that is asked for.
+/// An object as its kind shows it: a custom one in the version that is asked for, an event in its group's form.
 fn parse(kind: &Kind, entry: &Entry) -> Result<Value, ApiError> {
-    let mut object = entry.parse().map_err(ApiError::internal)?;
+    let mut object = entry.parse().map(|object| kind.shown(object)).map_err(ApiError::internal)?;
     if let Some(definition) = kind.definition() {
         definition.shown(&kind.api_version(), &mut object, entry.revision);
     }
@@ -33,6 +33,9 @@ fn parse(kind: &Kind, entry: &Entry) -> Result<Value, ApiError> {
 
 /// As [`parse`], as bytes; those that are stored where they are the same.
 fn bytes(kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
+    if kind.view.is_some() {
+        return Ok(parse(kind, entry)?.to_string().into());
+    }
     match kind.definition() {
         Some(definition) if kind.version != definition.storage_version || definition.is_stale(entry.revision) => {
             Ok(parse(kind, entry)?.to_string().into())

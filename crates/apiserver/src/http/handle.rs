@@ -17,12 +17,13 @@ use super::body::{self, Body, full};
 use super::discovery;
 use super::documents::{self, Documents};
 use super::form::Printing;
+use super::metrics::{self, Asked, Metrics};
 use super::pods::{self, NodeClient, Streams};
 use super::query::Query;
 use super::route::{Resource, Route, route};
 use super::serve::Limits;
 use super::write::Write;
-use crate::access::{Attempt, Identity, Tokens, allows, forbidden};
+use crate::access::{Attempt, Identity, Issuer, Tokens, allows, allows_path, forbidden, forbidden_path, touches};
 use crate::engine::{Engine, Part, Place};
 use crate::error::{ApiError, Reason};
 use crate::kinds::{Deletion, Kind};
@@ -37,14 +38,16 @@ pub(crate) struct Context {
     documents: Documents,
     nodes: Option<NodeClient>,
     streams: Streams,
+    metrics: Metrics,
     pub(crate) address: SocketAddr,
 }
 
 impl Context {
     pub(crate) fn new(engine: Engine, tokens: Tokens, limits: Limits, address: SocketAddr) -> Self {
         let watches = Arc::new(Semaphore::new(limits.watches));
-        let streams = Streams::new(limits.streams);
-        Self { engine, tokens, limits, watches, documents: Documents::default(), nodes: None, streams, address }
+        let (streams, metrics) = (Streams::new(limits.streams), Metrics::default());
+        let documents = Documents::default();
+        Self { engine, tokens, limits, watches, documents, nodes: None, streams, metrics, address }
     }
 
     pub(crate) fn reach(&mut self, nodes: NodeClient) {
@@ -62,8 +65,16 @@ pub(crate) async fn handle(
     identity: Option<Arc<Identity>>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let answer = answer(&context, identity, request).await;
-    Ok(answer.unwrap_or_else(|error| refusal(&error)))
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let watches = query.flag("watch") == Some(true);
+    let asked = Asked::of(request.method(), &route(request.uri().path()), watches, context.engine.kinds());
+    let dry_run = query.dry_run().unwrap_or(false);
+    let (began, running) = (tokio::time::Instant::now(), context.metrics.begins(&asked));
+    let answer = answer(&context, identity, request, &asked).await;
+    let answer = answer.unwrap_or_else(|error| refusal(&error));
+    drop(running);
+    context.metrics.answered(&asked, answer.status().as_u16(), dry_run, began.elapsed());
+    Ok(answer)
 }
 
 fn refusal(error: &ApiError) -> Response<Body> {
@@ -99,13 +110,28 @@ fn who(context: &Context, identity: Option<Arc<Identity>>, headers: &HeaderMap) 
     if let Some(authorization) = headers.get(AUTHORIZATION) {
         let token = authorization.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
         // A token that is wrong is no reason to be somebody else.
-        let found = token.and_then(|token| context.tokens.find(token)).ok_or_else(unauthorized)?;
-        return Ok(Arc::new(found.clone()));
+        let token = token.ok_or_else(unauthorized)?;
+        if let Some(known) = context.tokens.find(token) {
+            return Ok(Arc::new(known.clone().authenticated()));
+        }
+        let account = context.engine.authenticate(token, &[]);
+        return match account {
+            Ok((identity, _)) => Ok(Arc::new(identity)),
+            Err(error) => {
+                tracing::debug!(%error, "a bearer token is not believed");
+                Err(unauthorized())
+            }
+        };
     }
     identity.ok_or_else(unauthorized)
 }
 
-async fn answer(context: &Arc<Context>, identity: Option<Arc<Identity>>, request: Request<Incoming>) -> Answer {
+async fn answer(
+    context: &Arc<Context>,
+    identity: Option<Arc<Identity>>,
+    request: Request<Incoming>,
+    asked: &Asked,
+) -> Answer {
     let route = route(request.uri().path());
     if route == Route::Health {
         return Ok(health(context));
@@ -116,13 +142,19 @@ async fn answer(context: &Arc<Context>, identity: Option<Arc<Identity>>, request
     match route {
         Route::Health => Ok(health(context)),
         Route::Nothing => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
-        Route::Collection(resource) => collection(context, &identity, &resource, &accept, request).await,
+        Route::Collection(resource) => collection(context, &identity, &resource, &accept, request, asked).await,
         Route::Object(resource, name, part) => {
             object(context, &identity, &resource, &name, &part, &accept, request).await
         }
         _ if !reads => {
             Err(ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on this path"))
         }
+        _ if !allows_path(&identity, &request.method().as_str().to_lowercase(), request.uri().path()) => {
+            Err(forbidden_path(&identity, &request.method().as_str().to_lowercase(), request.uri().path()))
+        }
+        Route::Metrics => Ok(respond(200, metrics::CONTENT_TYPE, context.metrics.text(&context.engine))),
+        Route::OpenId => value(&Issuer::discovery(&context.address.to_string())),
+        Route::KeySet => value(&context.engine.key_set().ok_or_else(ApiError::no_resource)?),
         Route::Version => value(&discovery::version()),
         Route::CoreVersions | Route::Groups => {
             let core = route == Route::CoreVersions;
@@ -202,16 +234,20 @@ async fn collection(
     resource: &Resource,
     accept: &str,
     request: Request<Incoming>,
+    asked: &Asked,
 ) -> Answer {
     // Who may nothing learns nothing, also not which resources there are: they are the same for all.
     let kind = kind_of(context, resource)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let namespace = resource.namespace.as_deref();
     let may = |verb| authorize(identity, kind, resource, verb, "", "");
+    if kind.question && *request.method() != Method::POST {
+        return Err(not_allowed(kind, request.method()));
+    }
     match *request.method() {
         Method::GET if query.flag("watch") == Some(true) => {
             may("watch")?;
-            watch(context, kind, namespace, &query, negotiate(accept, Offer::Objects)?)
+            watch(context, asked, kind, namespace, &query, negotiate(accept, Offer::Objects)?)
         }
         Method::GET | Method::HEAD => {
             may("list")?;
@@ -220,17 +256,23 @@ async fn collection(
             Ok(respond(200, JSON, printing.list(&list, context.engine.time())?))
         }
         Method::POST if kind.namespaced && namespace.is_none() => Err(not_allowed(kind, &Method::POST)),
+        Method::POST if kind.question => {
+            may("create")?;
+            write(context, identity, kind, accept, &query, request, async |write| write.ask(kind, namespace)).await
+        }
         Method::POST => {
             may("create")?;
-            write(context, kind, accept, &query, request, async |write| {
+            write(context, identity, kind, accept, &query, request, async |write| {
                 write.create(kind, namespace.unwrap_or_default()).await
             })
             .await
         }
         Method::DELETE => {
             may("deletecollection")?;
-            write(context, kind, accept, &query, request, async |write| write.delete_collection(kind, namespace).await)
-                .await
+            write(context, identity, kind, accept, &query, request, async |write| {
+                write.delete_collection(kind, namespace).await
+            })
+            .await
         }
         ref other => Err(not_allowed(kind, other)),
     }
@@ -246,12 +288,15 @@ async fn object(
     request: Request<Incoming>,
 ) -> Answer {
     let kind = kind_of(context, resource)?;
-    if kind.namespaced && resource.namespace.is_none() {
+    if kind.question || kind.namespaced && resource.namespace.is_none() {
         return Err(ApiError::no_resource());
     }
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let place = Place { kind, namespace: resource.namespace.as_deref().unwrap_or_default(), name };
     let may = |verb| authorize(identity, kind, resource, verb, part, name);
+    if let Some(node) = identity.node() {
+        limit(context, node, place, part, request.method())?;
+    }
     let pod = kind.strategy.deletion == Deletion::Graceful;
     let namespace = kind.strategy.deletion == Deletion::Namespace;
     if let Some(part) = pods::Part::of(part).filter(|_| pod) {
@@ -265,17 +310,30 @@ async fn object(
     let which = match part {
         "" => Part::Main,
         "status" if kind.status => Part::Status,
+        "ephemeralcontainers" if pod => Part::Ephemeral,
+        "resize" if pod => Part::Resize,
+        "token" if kind.kind == "ServiceAccount" => {
+            if *request.method() != Method::POST {
+                return Err(not_allowed(kind, request.method()));
+            }
+            may("create")?;
+            return write(context, identity, kind, accept, &query, request, async |write| write.issue_token(place))
+                .await;
+        }
         "binding" if pod && *request.method() == Method::POST => {
             may("create")?;
-            return write(context, kind, accept, &query, request, async |write| write.bind(place).await).await;
+            return write(context, identity, kind, accept, &query, request, async |write| write.bind(place).await)
+                .await;
         }
         "eviction" if pod && *request.method() == Method::POST => {
             may("create")?;
-            return write(context, kind, accept, &query, request, async |write| write.evict(place).await).await;
+            return write(context, identity, kind, accept, &query, request, async |write| write.evict(place).await)
+                .await;
         }
         "finalize" if namespace && *request.method() == Method::PUT => {
             may("update")?;
-            return write(context, kind, accept, &query, request, async |write| write.finalize(place).await).await;
+            return write(context, identity, kind, accept, &query, request, async |write| write.finalize(place).await)
+                .await;
         }
         "scale" if kind.slot.is_some() => {
             return match *request.method() {
@@ -285,11 +343,17 @@ async fn object(
                 }
                 Method::PUT => {
                     may("update")?;
-                    write(context, kind, accept, &query, request, async |write| write.scale(place, false).await).await
+                    write(context, identity, kind, accept, &query, request, async |write| {
+                        write.scale(place, false).await
+                    })
+                    .await
                 }
                 Method::PATCH => {
                     may("patch")?;
-                    write(context, kind, accept, &query, request, async |write| write.scale(place, true).await).await
+                    write(context, identity, kind, accept, &query, request, async |write| {
+                        write.scale(place, true).await
+                    })
+                    .await
                 }
                 ref other => Err(not_allowed(kind, other)),
             };
@@ -307,23 +371,54 @@ async fn object(
         }
         Method::PUT => {
             may("update")?;
-            write(context, kind, accept, &query, request, async |write| write.update(place, which).await).await
+            write(context, identity, kind, accept, &query, request, async |write| write.update(place, which).await)
+                .await
         }
         Method::PATCH => {
             may("patch")?;
-            write(context, kind, accept, &query, request, async |write| write.patch(place, which).await).await
+            write(context, identity, kind, accept, &query, request, async |write| write.patch(place, which).await).await
         }
         Method::DELETE if which == Part::Main => {
             may("delete")?;
-            write(context, kind, accept, &query, request, async |write| write.delete(place).await).await
+            write(context, identity, kind, accept, &query, request, async |write| write.delete(place).await).await
         }
         ref other => Err(not_allowed(kind, other)),
     }
 }
 
+/// What a node's role allows is still limited to what is its own.
+fn limit(context: &Context, node: &str, place: Place<'_>, part: &str, method: &Method) -> Result<(), ApiError> {
+    let (kind, verb) = (
+        place.kind,
+        match *method {
+            Method::GET | Method::HEAD => "get",
+            Method::DELETE => "delete",
+            Method::POST => "create",
+            Method::PATCH => "patch",
+            _ => "update",
+        },
+    );
+    let why = match kind.plural {
+        "secrets" | "configmaps" if kind.group.is_empty() && verb == "get" => {
+            match context.engine.node_needs(node, place.namespace, kind.plural, place.name)? {
+                true => None,
+                false => Some(format!("no relationship found between node {node:?} and this object")),
+            }
+        }
+        "pods" if kind.group.is_empty() && verb != "get" => {
+            // What is not there is told by whoever looks for it next.
+            let pod = context.engine.get(place, None).ok().and_then(|entry| entry.parse().ok());
+            pod.and_then(|pod| touches(node, verb, part, &pod))
+        }
+        _ => None,
+    };
+    why.map_or(Ok(()), |why| Err(ApiError::forbidden(kind.group, kind.plural, place.name, &why)))
+}
+
 /// Reads the body, does it, answers.
 async fn write(
     context: &Context,
+    asking: &Identity,
     kind: &'static Kind,
     accept: &str,
     query: &Query,
@@ -335,7 +430,8 @@ async fn write(
     let body = body::read(incoming, context.limits.body, context.limits.patience).await?;
     let (content_type, agent) = (header(&head.headers, CONTENT_TYPE), header(&head.headers, USER_AGENT));
     let (engine, now) = (&context.engine, context.engine.time());
-    let done = act(Write { engine, query, printing, now, content_type: &content_type, agent: &agent, body }).await?;
+    let done =
+        act(Write { engine, query, printing, now, content_type: &content_type, agent: &agent, asking, body }).await?;
     let mut response = respond(done.code.as_u16(), JSON, done.bytes);
     let deprecation = kind.definition().and_then(|definition| definition.deprecation.clone());
     for warning in done.warnings.into_iter().chain(deprecation) {
@@ -347,17 +443,25 @@ async fn write(
     Ok(response)
 }
 
-fn watch(context: &Arc<Context>, kind: &'static Kind, namespace: Option<&str>, query: &Query, form: Form) -> Answer {
+fn watch(
+    context: &Arc<Context>,
+    asked: &Asked,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    query: &Query,
+    form: Form,
+) -> Answer {
     let permit = context.watches.clone().try_acquire_owned().map_err(|_| {
         ApiError::new(Reason::TooManyRequests, "there are too many watches; try again later").retry_after(1)
     })?;
     let watch = context.engine.watch(kind, namespace, &query.list(kind)?)?;
     let printing = Printing::new(kind, form, query)?;
-    let state = (watch, permit, printing, context.clone());
-    let stream = futures_util::stream::unfold(state, |(mut watch, permit, mut printing, context)| async {
+    let held = (permit, context.metrics.watches(asked));
+    let state = (watch, held, printing, context.clone());
+    let stream = futures_util::stream::unfold(state, |(mut watch, held, mut printing, context)| async {
         let items = watch.next().await?;
         let bytes = printing.events(&items, context.engine.time());
-        Some((Ok::<_, hyper::Error>(Frame::data(bytes)), (watch, permit, printing, context)))
+        Some((Ok::<_, hyper::Error>(Frame::data(bytes)), (watch, held, printing, context)))
     });
     let mut response = respond(200, JSON, Bytes::new());
     *response.body_mut() = StreamBody::new(stream).boxed_unsync();

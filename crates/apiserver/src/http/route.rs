@@ -5,6 +5,8 @@
 pub(crate) enum Route {
     /// `/healthz`, `/livez`, `/readyz`, with or without a part.
     Health,
+    /// `/metrics`.
+    Metrics,
     /// `/version`.
     Version,
     /// `/api`.
@@ -15,6 +17,10 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1`, `/apis/{group}/{version}`.
     Resources(String, String),
+    /// `/.well-known/openid-configuration`: how tokens of service accounts are checked by others.
+    OpenId,
+    /// `/openid/v1/jwks`.
+    KeySet,
     /// `/openapi/v3`.
     OpenApiIndex,
     /// `/openapi/v3/…`: group and version.
@@ -61,7 +67,10 @@ pub(crate) fn route(path: &str) -> Route {
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Route::Health,
+        ["metrics"] => Route::Metrics,
         ["version"] => Route::Version,
+        [".well-known", "openid-configuration"] => Route::OpenId,
+        ["openid", "v1", "jwks"] => Route::KeySet,
         ["openapi", "v3"] => Route::OpenApiIndex,
         ["openapi", "v3", "api", version] => Route::OpenApi(String::new(), (*version).to_owned()),
         ["openapi", "v3", "apis", group, version] => Route::OpenApi((*group).to_owned(), (*version).to_owned()),

@@ -124,7 +124,11 @@ async fn connection(stream: TcpStream, acceptor: &TlsAcceptor, context: Arc<Cont
     }
     let Ok(Ok(stream)) = tokio::time::timeout(limits.patience, acceptor.accept(stream)).await else { return };
     let session = stream.get_ref().1;
-    let identity = session.peer_certificates().and_then(|chain| chain.first()).and_then(identity_of).map(Arc::new);
+    let identity = session
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .and_then(identity_of)
+        .map(|identity| Arc::new(identity.authenticated()));
     let h2 = session.alpn_protocol() == Some(b"h2");
     let service = service_fn(move |request| handle(context.clone(), identity.clone(), request));
     let io = TokioIo::new(stream);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::form::Printing;
 use super::query::Query;
-use super::{body, strict};
+use super::{body, review, strict};
+use crate::access::{Identity, creates};
 use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, PatchKind, Place, WriteOptions};
 use crate::error::ApiError;
 use crate::kinds::Kind;
@@ -35,6 +36,7 @@ pub(crate) struct Write<'a> {
     pub(crate) now: Timestamp,
     pub(crate) content_type: &'a str,
     pub(crate) agent: &'a str,
+    pub(crate) asking: &'a Identity,
     pub(crate) body: Bytes,
 }
 
@@ -64,6 +66,10 @@ impl Write<'_> {
 
     pub(crate) async fn create(self, kind: &'static Kind, namespace: &str) -> Written {
         let decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
+        if let Some(why) = self.asking.node().and_then(|node| creates(node, kind.kind, &decoded.object)) {
+            let name = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(ApiError::forbidden(kind.group, kind.plural, name, &why));
+        }
         let entry = self.engine.create(kind, namespace, decoded.object, &self.options()?).await?;
         let bytes = self.printing.one(&entry, self.now)?;
         Ok(Done { code: StatusCode::CREATED, bytes, warnings: decoded.warnings })
@@ -157,6 +163,21 @@ impl Write<'_> {
         let options = self.delete_options()?;
         let list = self.engine.delete_collection(kind, namespace, &self.query.list(kind)?, &options).await?;
         done(StatusCode::OK, self.printing.list(&list, self.now)?)
+    }
+
+    /// Answers a question.
+    pub(crate) fn ask(self, kind: &'static Kind, namespace: Option<&str>) -> Written {
+        let decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
+        let answer = review::answer(self.engine, kind, namespace, self.asking, decoded.object)?;
+        Ok(Done { code: StatusCode::CREATED, bytes: answer.to_string().into(), warnings: decoded.warnings })
+    }
+
+    pub(crate) fn issue_token(self, place: Place<'_>) -> Written {
+        let request = self.object()?;
+        if let Some(node) = self.asking.node() {
+            self.engine.node_may_ask(node, place, &request)?;
+        }
+        done(StatusCode::CREATED, self.engine.issue_token(place, &request)?.to_string().into())
     }
 
     pub(crate) async fn bind(self, place: Place<'_>) -> Written {

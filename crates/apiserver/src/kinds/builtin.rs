@@ -6,7 +6,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
 
 use super::strategy::{Deletion, Strategy, no_rules, nothing, typed};
-use super::{Kind, configuration, namespace, plain, pod, update, volume};
+use super::{Kind, configuration, namespace, plain, pod, service, update, view, volume};
 use crate::custom;
 
 /// A kind of the core in namespaces, without anything special.
@@ -24,9 +24,15 @@ const BASE: Kind = Kind {
     unconditional: true,
     returns_deleted: false,
     selectable: &[],
+    view: None,
+    question: false,
+    allocates: false,
     strategy: STRATEGY,
     slot: None,
 };
+
+/// A question about who may what.
+const QUESTION: Kind = Kind { namespaced: false, question: true, ..BASE };
 
 const STRATEGY: Strategy = Strategy {
     complete: typed::<ConfigMap>,
@@ -154,6 +160,25 @@ pub static BUILTIN: &[Kind] = &[
         ..BASE
     },
     Kind {
+        kind: "Service",
+        plural: "services",
+        returns_deleted: true,
+        singular: "service",
+        short_names: &["svc"],
+        categories: &["all"],
+        status: true,
+        allocates: true,
+        selectable: &[("spec.clusterIP", "spec.clusterIP", ""), ("spec.type", "spec.type", "")],
+        strategy: Strategy {
+            complete: service::complete,
+            create: service::create,
+            validate: service::validate,
+            validate_update: service::update,
+            ..STRATEGY
+        },
+        ..BASE
+    },
+    Kind {
         kind: "PersistentVolumeClaim",
         plural: "persistentvolumeclaims",
         returns_deleted: true,
@@ -244,7 +269,74 @@ pub static BUILTIN: &[Kind] = &[
         },
         ..BASE
     },
+    Kind {
+        group: "events.k8s.io",
+        kind: "Event",
+        plural: "events",
+        singular: "event",
+        short_names: &["ev"],
+        view: Some(&view::EVENTS),
+        // Under the names of what is stored.
+        selectable: &[
+            ("regarding.kind", "involvedObject.kind", ""),
+            ("regarding.namespace", "involvedObject.namespace", ""),
+            ("regarding.name", "involvedObject.name", ""),
+            ("regarding.uid", "involvedObject.uid", ""),
+            ("regarding.apiVersion", "involvedObject.apiVersion", ""),
+            ("regarding.resourceVersion", "involvedObject.resourceVersion", ""),
+            ("regarding.fieldPath", "involvedObject.fieldPath", ""),
+            ("reason", "reason", ""),
+            ("reportingController", "reportingComponent", ""),
+            ("type", "type", ""),
+        ],
+        strategy: Strategy {
+            complete: typed::<k8s_openapi::api::events::v1::Event>,
+            validate: view::event,
+            ..STRATEGY
+        },
+        ..BASE
+    },
+    Kind {
+        group: AUTHENTICATION,
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        singular: "selfsubjectreview",
+        ..QUESTION
+    },
+    Kind { group: AUTHENTICATION, kind: "TokenReview", plural: "tokenreviews", singular: "tokenreview", ..QUESTION },
+    Kind {
+        group: AUTHORIZATION,
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        singular: "localsubjectaccessreview",
+        namespaced: true,
+        ..QUESTION
+    },
+    Kind {
+        group: AUTHORIZATION,
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        singular: "selfsubjectaccessreview",
+        ..QUESTION
+    },
+    Kind {
+        group: AUTHORIZATION,
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        singular: "selfsubjectrulesreview",
+        ..QUESTION
+    },
+    Kind {
+        group: AUTHORIZATION,
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        singular: "subjectaccessreview",
+        ..QUESTION
+    },
 ];
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// What every server has from its first start: kind and object.
 #[must_use]

@@ -8,8 +8,11 @@ mod configuration;
 mod namespace;
 mod plain;
 mod pod;
+mod service;
 mod strategy;
+mod subresource;
 mod update;
+mod view;
 mod volume;
 
 use std::sync::Arc;
@@ -20,8 +23,11 @@ pub(crate) use builtin::CUSTOM;
 pub use builtin::{BUILTIN, initial_objects};
 pub(crate) use plain::metadata;
 pub(crate) use pod::{bind, is_done, set_condition};
+pub(crate) use service::{allocate, first_address};
 pub use strategy::{Deletion, Strategy};
 pub(crate) use strategy::{forbidden, immutable, invalid};
+pub(crate) use subresource::{ephemeral, resize, take_ephemeral, take_resources, without_ephemeral};
+pub use view::View;
 
 use crate::custom::{Definition, Slot};
 use crate::error::Cause;
@@ -57,6 +63,12 @@ pub struct Kind {
     pub returns_deleted: bool,
     /// Fields that clients select by: name, path in the object, value where it is absent.
     pub selectable: &'static [(&'static str, &'static str, &'static str)],
+    /// The kind that is stored in its place, if it is that one in other words.
+    pub view: Option<&'static View>,
+    /// Whether it is a question, which is created, answered and not kept.
+    pub question: bool,
+    /// Whether its objects are given addresses, each its own.
+    pub allocates: bool,
     /// What happens on writing.
     pub strategy: Strategy,
     /// Where the definition of a custom kind is. `None`: the server knows the kind by itself.
@@ -110,7 +122,27 @@ impl Kind {
     /// The resource as the store names it: `pods`, `leases.coordination.k8s.io`.
     #[must_use]
     pub fn resource(&self) -> String {
-        crate::error::qualified(self.group, self.plural)
+        match self.view {
+            Some(view) => view.of.to_owned(),
+            None => crate::error::qualified(self.group, self.plural),
+        }
+    }
+
+    /// An object as the kind has it, from what is stored.
+    pub(crate) fn shown(&self, object: Value) -> Value {
+        match self.view {
+            Some(view) => view.show(object, &self.api_version()),
+            None => object,
+        }
+    }
+
+    /// What attributes call a field that clients select by: a view's fields have the names of what is stored.
+    pub(crate) fn attribute<'a>(&self, field: &'a str) -> &'a str
+    where
+        Self: 'a,
+    {
+        let stored = self.view.and_then(|_| self.selectable.iter().find(|(name, _, _)| *name == field));
+        stored.map_or(field, |(_, path, _)| path)
     }
 
     /// Whether clients can select by this field.
@@ -124,6 +156,11 @@ impl Kind {
     /// What selectors ask about in an object of this kind.
     #[must_use]
     pub fn attributes(&self, object: &Value) -> Attributes {
+        if let Some(view) = self.view
+            && let Some(stored) = find("", view.api_version, view.of)
+        {
+            return stored.attributes(&view.store(object.clone()));
+        }
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let labels = labels.into_iter().flatten().filter_map(|(key, value)| {
             let value = value.as_str()?;

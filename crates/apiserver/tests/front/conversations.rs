@@ -82,7 +82,7 @@ async fn forms_are_negotiated() {
 async fn a_watch_streams_lines_as_things_happen() {
     let server = TestServer::start(Limits::default()).await;
     let request = Request::builder()
-        .uri(format!("{MAPS}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=30"))
+        .uri(format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Da&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=30"))
         .header("host", "localhost")
         .header("authorization", format!("Bearer {ADMIN}"))
         .body(Full::<Bytes>::default())

@@ -69,6 +69,14 @@ impl Kubectl<'_> {
         tokio::task::spawn_blocking(run).await.unwrap()
     }
 
+    /// As who has a token, and no certificate.
+    async fn output_as(&self, token: &str, arguments: &[&str]) -> Output {
+        let server = format!("https://{}", self.server.address);
+        let mut all = vec!["--kubeconfig=/dev/null", "--insecure-skip-tls-verify", "--server", server.as_str(), token];
+        all.extend(arguments);
+        self.output(&all, "").await
+    }
+
     /// Succeeds, and says what it printed.
     async fn yes(&self, arguments: &[&str], input: &str) -> String {
         let output = self.output(arguments, input).await;
@@ -131,6 +139,20 @@ async fn conversation(k: &Kubectl<'_>) {
         &k.yes(&["api-resources"], "").await,
         &["configmaps", "cm", "leases", "coordination.k8s.io/v1", "PriorityClass"],
     );
+    // Who one is, and what one may.
+    k.has(&k.yes(&["auth", "whoami"], "").await, &["minke-admin", "system:masters", "system:authenticated"]);
+    k.has(&k.yes(&["auth", "can-i", "delete", "pods"], "").await, &["yes"]);
+    k.has(&k.yes(&["auth", "can-i", "--list"], "").await, &["*.*"]);
+    let token = k.yes(&["create", "token", "default", "--duration=20m"], "").await;
+    let token = format!("--token={}", token.trim());
+    let refused = k.output_as(&token, &["auth", "can-i", "list", "secrets"]).await;
+    k.has(&String::from_utf8_lossy(&refused.stdout), &["no"]);
+    let refused = k.output_as(&token, &["get", "secrets"]).await;
+    k.has(
+        &String::from_utf8_lossy(&refused.stderr),
+        &["Error from server (Forbidden)", "system:serviceaccount:default:default"],
+    );
+    k.has(&k.yes(&["get", "serviceaccounts"], "").await, &["default"]);
     k.has(&k.yes(&["get", "namespaces"], "").await, &["NAME", "STATUS", "AGE", "default", "Active"]);
     let none = k.output(&["get", "pods"], "").await;
     k.has(&String::from_utf8_lossy(&none.stderr), &["No resources found in default namespace."]);
@@ -212,12 +234,24 @@ async fn conversation(k: &Kubectl<'_>) {
     k.has(&k.yes(&["delete", "crd", "widgets.shop.example", "--timeout=20s"], "").await, &["deleted"]);
     k.no(&["get", "widgets.v1.shop.example"], "").await;
 
+    // Services, debugging.
+    k.has(&k.yes(&["get", "services"], "").await, &["kubernetes", "ClusterIP", "10.96.0.1", "443/TCP"]);
+    k.has(&k.yes(&["create", "service", "clusterip", "front", "--tcp=80:8080"], "").await, &["service/front created"]);
+    k.has(&k.yes(&["expose", "pod", "web", "--port=80", "--name=exposed"], "").await, &["service/exposed exposed"]);
+    k.has(&k.yes(&["delete", "service", "front", "exposed"], "").await, &["service \"front\" deleted"]);
+    k.has(&k.yes(&["get", "--raw", "/metrics"], "").await, &["apiserver_request_total", "# EOF"]);
+    let debug = ["debug", "web", "--image=example.com/debug:1", "-c", "dbg", "--profile=general"];
+    k.has(&k.yes(&debug, "").await, &[]);
+    let debugged = k.yes(&["get", "pod", "web", "-o", "jsonpath={.spec.ephemeralContainers[*].name}"], "").await;
+    assert_eq!(debugged, "dbg");
+
     // Waiting and watching.
     k.has(
         &k.yes(&["wait", "pod/web", "--for=jsonpath={.status.phase}=Pending", "--timeout=10s"], "").await,
         &["condition met"],
     );
     k.has(&k.yes(&["get", "events"], "").await, &[]);
+    k.has(&k.yes(&["get", "events.events.k8s.io"], "").await, &[]);
 
     // Nodes, binding, drain: the Pod is on the node and goes.
     k.has(&k.yes(&["create", "-f", "-"], NODE).await, &["node/n1 created"]);

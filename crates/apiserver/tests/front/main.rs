@@ -1,9 +1,11 @@
 //! The server over HTTPS, with clients that nobody here has written and with clients that mean no good.
 #![cfg(test)]
 
+mod accounts;
 mod conversations;
 mod definitions;
 mod hostile;
 mod kubectl;
 mod nodes;
+mod parts;
 mod server;

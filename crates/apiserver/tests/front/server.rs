@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Tokens};
-use minke_apiserver::engine::Engine;
+use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Issuer, NODES, Tokens};
+use minke_apiserver::engine::{Accounts, Engine};
 use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
@@ -21,6 +21,8 @@ use tokio::task::JoinHandle;
 /// A token that the server knows as an administrator's, and one of someone who may nothing.
 pub(crate) const ADMIN: &str = "admin-token";
 pub(crate) const NOBODY: &str = "nobody-token";
+/// The token of the node n1.
+pub(crate) const NODE: &str = "node-token";
 
 pub(crate) struct TestServer {
     pub(crate) directory: tempfile::TempDir,
@@ -64,18 +66,24 @@ impl TestServer {
             opened = Store::open(&path, HistoryLimits::default());
         }
         let store = opened.unwrap();
-        let engine = Engine::new(store, Arc::new(SystemClock));
+        let pki = directory.path().join("pki");
+        let authority = Authority::open(&pki, SystemClock.now()).unwrap();
+        let (issuer, root_certificate) = (Issuer::open(&pki).unwrap(), authority.certificate().to_owned());
+        let accounts = Accounts { issuer, root_certificate, mount: true };
+        let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(accounts);
         engine.prepare().await.unwrap();
-        let authority = Authority::open(&directory.path().join("pki"), SystemClock.now()).unwrap();
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let tls = authority.server(&["localhost"], &[loopback]).unwrap();
         let mut tokens = Tokens::default();
         let groups = vec![ADMINISTRATORS.to_owned()];
-        tokens.add(ADMIN, Identity { user: "root".to_owned(), groups });
-        tokens.add(NOBODY, Identity { user: "nobody".to_owned(), groups: Vec::new() });
+        tokens.add(ADMIN, Identity { user: "root".to_owned(), groups, ..Identity::default() });
+        tokens.add(NOBODY, Identity { user: "nobody".to_owned(), ..Identity::default() });
+        let groups = vec![NODES.to_owned()];
+        tokens.add(NODE, Identity { user: "system:node:n1".to_owned(), groups, ..Identity::default() });
         let server = Server::bind((loopback, 0).into(), engine.clone(), tokens, limits).await.unwrap();
         let server = server.reaching(NodeClient::new(authority.node_client().unwrap()));
         let address = server.address();
+        engine.announce(address.port()).await.unwrap();
         let kubeconfig = directory.path().join("admin.conf");
         authority.kubeconfig(&kubeconfig, &format!("https://{address}")).unwrap();
         let tasks = vec![tokio::spawn(server.run(tls)), tokio::spawn(async move { engine.care().await })];

@@ -1,12 +1,14 @@
 //! `minke api`: the embedded Kubernetes API as a service.
 
+mod copy;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
-use minke_apiserver::access::{Authority, Tokens};
-use minke_apiserver::engine::Engine;
+use clap::{Args, Subcommand};
+use minke_apiserver::access::{Authority, Issuer, Tokens};
+use minke_apiserver::engine::{Accounts, Engine};
 use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::scheduler;
 use minke_apiserver::store::{HistoryLimits, Store};
@@ -21,8 +23,10 @@ use crate::exit::{Exit, Failure, Outcome};
 #[command(after_help = "Runs until it is told to end. Point kubectl at it with \
                         `kubectl --kubeconfig DATA_DIR/admin.conf get namespaces`.")]
 pub(crate) struct ApiArgs {
+    #[command(subcommand)]
+    command: Option<ApiCommand>,
     /// Where objects and the server's certificates are kept
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/minke/api", env = "MINKE_API_DATA_DIR")]
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/minke/api", env = "MINKE_API_DATA_DIR", global = true)]
     data_dir: PathBuf,
     /// Where to listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443", env = "MINKE_API_LISTEN")]
@@ -36,6 +40,38 @@ pub(crate) struct ApiArgs {
     /// Leave Pods without a node to another scheduler
     #[arg(long, env = "MINKE_API_NO_SCHEDULER")]
     no_scheduler: bool,
+    /// Give new Pods a volume with their service account's token, as upstream does. Their node must be able to fetch it
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "MINKE_API_MOUNT_SERVICE_ACCOUNT_TOKENS",
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
+    mount_service_account_tokens: bool,
+}
+
+/// What is done with the objects while no server uses them.
+#[derive(Debug, Subcommand)]
+enum ApiCommand {
+    /// Write all objects to a file, as lines of JSON, while no server uses them
+    #[command(
+        after_help = "The file has every Secret as it is, and is readable by its owner alone. Certificates and keys are not in it."
+    )]
+    Export {
+        /// Where to write them; `-` is the standard output
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Fill an empty data directory with an export, all of it or nothing
+    Import {
+        /// The export; `-` is the standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
@@ -63,6 +99,11 @@ fn url(listening: SocketAddr) -> String {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(args: &ApiArgs) -> Outcome {
+    match &args.command {
+        Some(ApiCommand::Export { file }) => return copy::export(&args.data_dir, file),
+        Some(ApiCommand::Import { file }) => return copy::import(&args.data_dir, file),
+        None => {}
+    }
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed("can't watch for signals", &error))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed("can't watch for signals", &error))?;
     let pki = args.data_dir.join("pki");
@@ -75,13 +116,20 @@ pub(crate) async fn run(args: &ApiArgs) -> Outcome {
         Some(path) => Tokens::read(path).map_err(|error| failed(&format!("can't read {}", path.display()), &error))?,
         None => Tokens::default(),
     };
-    let engine = Engine::new(store, Arc::new(SystemClock));
+    let issuer =
+        Issuer::open(&pki).map_err(|error| failed("can't set up the key of the service accounts' tokens", &error))?;
+    let (root_certificate, mount) = (authority.certificate().to_owned(), args.mount_service_account_tokens);
+    let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(Accounts { issuer, root_certificate, mount });
     engine.prepare().await.map_err(|error| failed("can't make the first objects", &error))?;
     let server = Server::bind(args.listen, engine.clone(), tokens, Limits::default())
         .await
         .map_err(|error| failed("can't serve", &error))?;
     let nodes = authority.node_client().map_err(|error| failed("can't set up the server's certificates", &error))?;
     let server = server.reaching(NodeClient::new(nodes));
+    engine
+        .announce(server.address().port())
+        .await
+        .map_err(|error| failed("can't make the server's Service", &error))?;
     let tls = authority
         .server(&["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"], &addresses(args.listen))
         .map_err(|error| failed("can't set up the server's certificates", &error))?;

@@ -243,6 +243,6 @@ fn no_node_is_given_more_than_it_has_and_no_pod_is_forgotten() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("MINKE_SIM_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("MINKE_SIM_SEEDS").unwrap_or(60)).for_each(run),
+        None => (0..number("MINKE_SIM_SEEDS").unwrap_or(25)).for_each(run),
     }
 }

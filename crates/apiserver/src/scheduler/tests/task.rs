@@ -89,7 +89,10 @@ async fn an_important_pod_takes_the_place_of_a_lesser_one() {
     };
     cluster.until("the lesser one runs", bound("lesser")).await;
     let mut important = pod_object("a", 800);
-    important["spec"]["priority"] = json!(1000);
+    important["spec"]["priorityClassName"] = "important".into();
+    let class = json!({"metadata": {"name": "important"}, "value": 1000});
+    let classes = find("scheduling.k8s.io", "v1", "priorityclasses").unwrap();
+    cluster.engine.create(classes, "", class, &WriteOptions::default()).await.unwrap();
     cluster.create("pods", important).await;
     let going =
         |cluster: &Cluster| cluster.pod("lesser").is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
