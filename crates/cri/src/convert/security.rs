@@ -7,29 +7,6 @@ use minke_core::runtime::{ContainerSecurity, IdMapping, NamespaceOptions, RunAs,
 use super::namespaces::namespaces;
 use crate::api;
 
-/// Paths that are hidden from containers. Runtimes hide what they are told to, and with an empty list nothing.
-const MASKED: [&str; 13] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-    "/sys/devices/system/cpu/cpu0/thermal_throttle",
-];
-/// Paths that containers may read.
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
 fn seccomp(profile: &SeccompProfile) -> api::SecurityProfile {
     use api::security_profile::ProfileType;
     let (kind, path) = match profile {
@@ -62,7 +39,6 @@ pub(crate) fn container(
     } else {
         api::SupplementalGroupsPolicy::Merge
     };
-    let hidden = !security.privileged && !security.unmasked_proc;
     api::LinuxContainerSecurityContext {
         capabilities: Some(api::Capability {
             add_capabilities: security.capabilities.add.clone(),
@@ -78,8 +54,9 @@ pub(crate) fn container(
         supplemental_groups: security.supplemental_groups.iter().map(|gid| i64::from(*gid)).collect(),
         supplemental_groups_policy: policy.into(),
         no_new_privs: security.no_new_privileges,
-        masked_paths: if hidden { owned(&MASKED) } else { Vec::new() },
-        readonly_paths: if hidden { owned(&READ_ONLY) } else { Vec::new() },
+        // Runtimes hide what they are told to, and with an empty list nothing.
+        masked_paths: security.masked_paths(),
+        readonly_paths: security.read_only_paths(),
         seccomp: Some(seccomp(&security.seccomp)),
         ..Default::default()
     }

@@ -51,25 +51,6 @@ impl DeviceNode {
     }
 }
 
-/// What a container can't read: `/proc` and `/sys` files that tell of or act on the machine.
-const MASKED: [&str; 13] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-    "/sys/devices/system/cpu/cpu0/thermal_throttle",
-];
-/// What it can't write.
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-
 /// Builds the specification.
 pub(super) fn build(config: &ContainerConfig, sandbox: &NamespaceOptions, facts: &Facts) -> Result<Spec, OciSpecError> {
     let identity = &facts.identity;
@@ -87,14 +68,12 @@ pub(super) fn build(config: &ContainerConfig, sandbox: &NamespaceOptions, facts:
     // The key is left out when false: its mere presence changes when libcontainer would load a filter.
     process.set_no_new_privileges(config.security.no_new_privileges.then_some(true));
 
-    let masked = config.security.privileged || config.security.unmasked_proc;
-    let owned = |paths: &[&str]| if masked { Vec::new() } else { paths.iter().map(|p| (*p).to_owned()).collect() };
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces(config, sandbox, &facts.namespaces)?)
         .devices(facts.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?)
         .cgroups_path(PathBuf::from(&facts.cgroup))
-        .masked_paths(owned(&MASKED))
-        .readonly_paths(owned(&READ_ONLY))
+        .masked_paths(config.security.masked_paths())
+        .readonly_paths(config.security.read_only_paths())
         .build()?;
     linux.set_resources(None);
     linux.set_seccomp(None);
@@ -170,7 +149,7 @@ fn oci_mount(mount: &OciMount) -> Result<Mount, OciSpecError> {
 
 #[cfg(test)]
 mod tests {
-    use minke_core::runtime::IdMapping;
+    use minke_core::runtime::{IdMapping, MASKED_PATHS};
 
     use super::super::command::tests::config;
     use super::*;
@@ -246,7 +225,7 @@ mod tests {
             spec.linux().as_ref().unwrap().masked_paths().as_ref().map_or(0, Vec::len)
         };
         let mut config = config();
-        assert_eq!(masked(&config), MASKED.len());
+        assert_eq!(masked(&config), MASKED_PATHS.len());
         config.security.unmasked_proc = true;
         assert_eq!(masked(&config), 0);
         config.security.unmasked_proc = false;
