@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use minke_core::fake;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
-    ContainerConfig, ContainerId, ContainerSecurity, ContainerState, LinuxResources, ListFilter, NamespaceMode,
-    NamespaceOptions, Runtime, RuntimeError, SandboxConfig, SandboxId, SeccompProfile, error_chain, labels,
+    ContainerConfig, ContainerId, ContainerState, ListFilter, NamespaceMode, NamespaceOptions, Runtime, RuntimeError,
+    SandboxConfig, SandboxId, error_chain, labels,
 };
 use tokio::time::Instant;
 
@@ -95,47 +96,20 @@ impl Stage {
     /// The configuration of this scenario's sandbox: on the host's network, without limits.
     pub(crate) fn sandbox_config(&self) -> SandboxConfig {
         SandboxConfig {
-            pod: self.pod.clone(),
-            attempt: 0,
             hostname: "conformance".to_owned(),
             log_directory: self.directory().join("logs"),
-            dns: None,
-            port_mappings: Vec::new(),
             labels: self.labels(),
-            annotations: BTreeMap::new(),
             cgroup_parent: format!("{}/pod{}", self.subject.cgroup, self.pod()),
-            resources: LinuxResources::default(),
-            sysctls: BTreeMap::new(),
             namespaces: NamespaceOptions { network: NamespaceMode::Node, ..NamespaceOptions::default() },
-            privileged: false,
-            seccomp: SeccompProfile::RuntimeDefault,
-            runtime_handler: String::new(),
+            ..fake::sandbox_config(self.pod.clone())
         }
     }
 
     /// The configuration of a container with this name that runs this program.
     pub(crate) fn container_config(&self, name: &str, program: Program) -> ContainerConfig {
-        let mut config = ContainerConfig {
-            name: name.to_owned(),
-            attempt: 0,
-            image: self.subject.image.0.clone(),
-            image_name: self.subject.image.1.clone(),
-            command: Vec::new(),
-            args: Vec::new(),
-            working_dir: None,
-            env: Vec::new(),
-            mounts: Vec::new(),
-            devices: Vec::new(),
-            labels: self.labels(),
-            annotations: BTreeMap::new(),
-            log_path: Path::new(name).join("0.log"),
-            stdin: false,
-            stdin_once: false,
-            tty: false,
-            resources: LinuxResources::default(),
-            security: ContainerSecurity::default(),
-            stop_signal: None,
-        };
+        let (image, image_name) = self.subject.image.clone();
+        let plain = fake::container_config(name, 0, image);
+        let mut config = ContainerConfig { image_name, labels: self.labels(), ..plain };
         config.labels.insert(labels::CONTAINER_NAME.to_owned(), name.to_owned());
         self.subject.programs.prepare(self.pod(), &mut config, program);
         config

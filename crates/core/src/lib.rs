@@ -8,6 +8,7 @@
 //! Deliberately absent: a tokio runtime, sockets, files, a Kubernetes client.
 
 pub mod backoff;
+pub mod cgroup;
 pub mod clock;
 pub mod containers;
 pub mod crilog;

@@ -1,14 +1,16 @@
 //! Containers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use minke_core::runtime::{
-    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerStatus, ImageUser, ListFilter, RunAs,
-    RuntimeError, SandboxConfig, SandboxId, error_chain,
+    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerState, ContainerStatus, ImageUser,
+    LinuxResources, ListFilter, RunAs, RuntimeError, SandboxConfig, SandboxId, error_chain,
 };
+use tokio::time::Instant;
 
-use crate::convert::{container, image, signal};
+use crate::convert::{container, image, own, resources, signal, state};
 use crate::deadline::{stop, whole_seconds};
 use crate::error::{Subject, Words, is_not_running};
 use crate::runtime::{CriRuntime, Inner};
@@ -21,6 +23,7 @@ const STOP: &str = "stop container";
 const REMOVE: &str = "remove container";
 const STATUS: &str = "container status";
 const LIST: &str = "list containers";
+const UPDATE: &str = "update resources";
 const REOPEN: &str = "reopen log";
 
 #[async_trait]
@@ -35,7 +38,8 @@ impl ContainerService for CriRuntime {
         can_be_made(&inner, config, sandbox_config)?;
         make_log_directory(config, sandbox_config).await?;
         let user = image_user(&inner, config).await?;
-        let there = container::config(config, sandbox, &sandbox_config.namespaces, user.as_ref());
+        let mut there = container::config(config, sandbox, &sandbox_config.namespaces, user.as_ref());
+        there.annotations.insert(own::CGROUP_PARENT.to_owned(), sandbox_config.cgroup_parent.clone());
         let pod = crate::convert::sandbox::config(sandbox_config, inner.facts.cgroup_driver);
         let (sandbox, name) = (sandbox.clone(), format!("{} attempt {}", config.name, config.attempt));
         let image = config.image_name.clone();
@@ -76,7 +80,8 @@ impl ContainerService for CriRuntime {
         let request = api::StopContainerRequest { container_id: id.0.clone(), timeout: whole_seconds(grace) };
         let mut client = inner.connection.runtime();
         let stopped = inner.bounded(Some(stop(grace)), client.stop_container(request)).await;
-        gone_is_done(stopped.map(drop).map_err(|e| e.into_runtime(STOP, Subject::Container(&id.0))))
+        gone_is_done(stopped.map(drop).map_err(|e| e.into_runtime(STOP, Subject::Container(&id.0))))?;
+        self.ended(id).await
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
@@ -97,6 +102,9 @@ impl ContainerService for CriRuntime {
         let mut client = inner.connection.runtime();
         let answer = inner.call(STATUS, Subject::Container(&id.0), client.container_status(request)).await?;
         let status = answer.status.ok_or_else(not_found)?;
+        if let Some(group) = status.annotations.get(own::CGROUP_PARENT).filter(|_| state::may_live_on(&status)) {
+            make_true(inner, group, id).await;
+        }
         let sandbox = match container::sandbox(&status) {
             Some(sandbox) => sandbox,
             None => listed_sandbox(inner, id).await?.ok_or_else(not_found)?,
@@ -111,6 +119,18 @@ impl ContainerService for CriRuntime {
         Ok(listed.filter(|c| filter.pod.as_ref().is_none_or(|pod| *pod == c.pod)).collect())
     }
 
+    async fn update_resources(&self, id: &ContainerId, limits: &LinuxResources) -> Result<(), RuntimeError> {
+        let inner = &self.inner;
+        let there = resources::resources(&LinuxResources { oom_score_adj: None, ..limits.clone() });
+        let request = api::UpdateContainerResourcesRequest {
+            container_id: id.0.clone(),
+            linux: Some(there),
+            ..Default::default()
+        };
+        let mut client = inner.connection.runtime();
+        inner.call(UPDATE, Subject::Container(&id.0), client.update_container_resources(request)).await.map(drop)
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let inner = &self.inner;
         let request = api::ReopenContainerLogRequest { container_id: id.0.clone() };
@@ -122,6 +142,46 @@ impl ContainerService for CriRuntime {
             Err(error) => Err(error.into_runtime(REOPEN, Subject::Container(&id.0))),
         }
     }
+}
+
+impl CriRuntime {
+    /// Waits until a container that was stopped has ended for the runtime as well.
+    ///
+    /// Of a container whose shim was killed containerd has no task any more, and so says at once that it was stopped. It
+    /// goes on showing it as running until it has dealt with the end of the shim, for which it comes back a second later,
+    /// and then ever more seldom. Who believed it would start a second container beside the first, or stop one again and
+    /// again.
+    async fn ended(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(10));
+        loop {
+            match self.container_status(id).await.map(|status| status.state) {
+                Ok(ContainerState::Exited { .. } | ContainerState::Created) => return Ok(()),
+                Ok(ContainerState::Running { .. } | ContainerState::Unknown) => {}
+                Err(error) => return gone_is_done(Err(error)),
+            }
+            if begun.elapsed() > deadline::STOPPED {
+                let words = "the runtime says that it was stopped and does not show it as ended";
+                return Err(RuntimeError::failed(STOP, Words(words.to_owned())));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(250));
+        }
+    }
+}
+
+/// Ends what still runs of a container that the runtime calls ended. When a shim is killed, containerd 2 does not always
+/// look after its containers' processes: it tells of their end, and they go on, unseen and beside those that take their
+/// place.
+async fn make_true(inner: &Arc<Inner>, group: &str, id: &ContainerId) {
+    let begun = Instant::now();
+    while begun.elapsed() < deadline::KILLED {
+        let (inner, group, name) = (Arc::clone(inner), group.to_owned(), id.0.clone());
+        match tokio::task::spawn_blocking(move || inner.groups.kill(&group, &name)).await {
+            Ok(true) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Ok(false) | Err(_) => return,
+        }
+    }
+    tracing::warn!(container = id.0, "processes of a container that has ended for the runtime can't be killed");
 }
 
 /// Containers as the runtime lists them.

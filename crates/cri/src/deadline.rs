@@ -6,6 +6,10 @@ use std::time::Duration;
 pub(crate) const CALL: Duration = Duration::from_secs(120);
 /// Making a sandbox: its network may have to be set up by plugins that wait for others.
 pub(crate) const RUN_SANDBOX: Duration = Duration::from_secs(240);
+/// Until a container that was stopped is shown as ended.
+pub(crate) const STOPPED: Duration = Duration::from_secs(15);
+/// Until processes are gone that were killed.
+pub(crate) const KILLED: Duration = Duration::from_secs(2);
 /// The first calls, which a runtime that works answers at once.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
 

@@ -36,6 +36,8 @@ pub struct Facts {
     pub handlers: BTreeMap<String, HandlerFeatures>,
     /// Its conditions that are not met, in words. Unknown ones are not judged.
     pub unmet: Vec<String>,
+    /// The image of sandboxes that it is configured with, where it shows that: containerd before 2.0.
+    pub sandbox_image: Option<String>,
 }
 
 impl Facts {
@@ -56,6 +58,7 @@ impl Facts {
 /// Puts the answers together. `driver` is what the runtime answered to the question for its cgroup driver, `None` where it
 /// does not know the question.
 pub(crate) fn facts(version: api::VersionResponse, status: api::StatusResponse, driver: Option<CgroupDriver>) -> Facts {
+    let sandbox_image = configured_image(&status.info);
     let cgroup_driver = driver.or_else(|| configured_driver(&status.info)).unwrap_or_default();
     let handlers = status.runtime_handlers.into_iter().map(|handler| {
         let features = handler.features.unwrap_or_default();
@@ -76,7 +79,14 @@ pub(crate) fn facts(version: api::VersionResponse, status: api::StatusResponse, 
         cgroup_driver,
         handlers: handlers.collect(),
         unmet: unmet.collect(),
+        sandbox_image,
     }
+}
+
+/// As its configuration says, in a verbose status.
+fn configured_image(info: &HashMap<String, String>) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_str(info.get("config")?).ok()?;
+    config.get("sandboxImage")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// containerd before 2.0 can't be asked for its driver, but shows its configuration in a verbose status.
@@ -128,6 +138,18 @@ mod tests {
             assert_eq!(driver(with(nothing), None), CgroupDriver::Cgroupfs, "{nothing}");
         }
         assert_eq!(driver(api::StatusResponse::default(), None), CgroupDriver::Cgroupfs);
+    }
+
+    #[test]
+    fn the_image_of_sandboxes_is_read_from_the_configuration() {
+        let with = |config: &str| {
+            let info = HashMap::from([("config".to_owned(), config.to_owned())]);
+            facts(version("x", "1"), api::StatusResponse { info, ..Default::default() }, None).sandbox_image
+        };
+        assert_eq!(with(r#"{"sandboxImage":"r.example/pause:3.9"}"#).as_deref(), Some("r.example/pause:3.9"));
+        for nothing in ["{}", "no JSON", r#"{"sandboxImage":""}"#, r#"{"sandboxImage":7}"#] {
+            assert_eq!(with(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub(crate) struct State {
     /// Handed out with the next stream.
     pub(crate) backlog: Vec<api::ContainerEventResponse>,
     pub(crate) created: Vec<api::CreateContainerRequest>,
+    pub(crate) updated: Vec<api::UpdateContainerResourcesRequest>,
     pub(crate) sandboxes: Vec<api::PodSandbox>,
     pub(crate) containers: Vec<api::Container>,
     pub(crate) statuses: HashMap<String, api::ContainerStatus>,
@@ -274,6 +275,15 @@ impl RuntimeService for Served {
         Ok(Response::new(api::ContainerStatusResponse { status, ..Default::default() }))
     }
 
+    async fn update_container_resources(
+        &self,
+        request: Request<api::UpdateContainerResourcesRequest>,
+    ) -> Answer<api::UpdateContainerResourcesResponse> {
+        self.call("UpdateContainerResources").await?;
+        self.state().updated.push(request.into_inner());
+        Ok(Response::new(Default::default()))
+    }
+
     async fn reopen_container_log(
         &self,
         _: Request<api::ReopenContainerLogRequest>,
@@ -318,6 +328,11 @@ impl ImageService for Served {
         let (name, image) = (request.into_inner().image.unwrap_or_default().image, self.state().image.clone());
         let known = image.id == name || image.repo_tags.contains(&name) || image.repo_digests.contains(&name);
         Ok(Response::new(api::ImageStatusResponse { image: known.then_some(image), ..Default::default() }))
+    }
+
+    async fn list_images(&self, _: Request<api::ListImagesRequest>) -> Answer<api::ListImagesResponse> {
+        self.call("ListImages").await?;
+        Ok(Response::new(api::ListImagesResponse { images: vec![self.state().image.clone()] }))
     }
 
     async fn pull_image(&self, request: Request<api::PullImageRequest>) -> Answer<api::PullImageResponse> {

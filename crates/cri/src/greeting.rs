@@ -201,3 +201,24 @@ async fn version_v1alpha2(connection: &Connection) -> Result<tonic::Response<api
     let request = tonic::Request::new(api::VersionRequest { version: "v1alpha2".to_owned() });
     client.unary(request, path, codec).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Root passes every permission, so the kernel's answer is made here.
+    #[test]
+    fn a_socket_that_this_user_may_not_use() {
+        let endpoint = Endpoint::parse("/run/x.sock").unwrap();
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let unreadable = EndpointError::Unreadable { path: endpoint.path().to_owned(), source: denied() };
+        for error in [
+            not_permitted(&endpoint, unreadable),
+            failed(&endpoint, Answer::<()>::No(Status::from_error(Box::new(denied())))),
+        ] {
+            assert!(matches!(error, OpenError::NotPermitted { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("/run/x.sock") && text.contains("root"), "it says what to do: {text}");
+        }
+    }
+}

@@ -12,7 +12,8 @@
 //! nothing is made up.
 //!
 //! What the port asks and CRI can't say is written where it is left out, and in `docs/cri.md`: progress of pulls,
-//! processes of a single container, limits on a Pod as a whole, commands with streams.
+//! processes of a single container, commands with streams. What CRI leaves to the kubelet, the Pod's own cgroup, is done
+//! here (`cgroup`).
 
 mod api;
 mod cgroup;
@@ -32,6 +33,7 @@ mod health;
 mod images;
 mod pull_error;
 mod runtime;
+mod sandbox_image;
 mod sandboxes;
 mod stats;
 #[cfg(test)]
@@ -42,3 +44,4 @@ pub use facts::{CgroupDriver, Facts};
 pub use greeting::OpenError;
 pub use health::Health;
 pub use runtime::{CriConfig, CriRuntime};
+pub use sandbox_image::SandboxImage;

@@ -10,6 +10,7 @@ use minke_core::runtime::{Operation, RuntimeError};
 use tokio::sync::watch;
 use tonic::{Response, Status};
 
+use crate::cgroup::Groups;
 use crate::connection::Connection;
 use crate::error::{Subject, is_transport, runtime_error, transport_words};
 use crate::events::Events;
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) watchman: Watchman,
     pub(crate) events: Events,
+    pub(crate) groups: Groups,
     pods: Mutex<HashMap<String, PodUid>>,
 }
 
@@ -62,8 +64,9 @@ impl CriRuntime {
             tracing::warn!(unmet, "the container runtime is not ready for everything");
         }
         let watchman = Watchman::new();
+        let groups = Groups::of_this_machine(facts.cgroup_driver);
         let (events, pods) = (Events::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { endpoint, connection, facts, clock, watchman, events, pods }) })
+        Ok(Self { inner: Arc::new(Inner { endpoint, connection, facts, clock, watchman, events, groups, pods }) })
     }
 
     /// What the runtime said of itself when it was greeted.

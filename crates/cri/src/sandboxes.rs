@@ -1,18 +1,19 @@
 //! Sandboxes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{
-    ListFilter, RuntimeError, SandboxConfig, SandboxId, SandboxInfo, SandboxService, SandboxStatus, labels,
+    ListFilter, RuntimeError, SandboxConfig, SandboxId, SandboxInfo, SandboxService, SandboxStatus, error_chain, labels,
 };
 use tonic::Code;
 
 use crate::convert::{own, sandbox};
 use crate::error::Subject;
 use crate::runtime::{CallError, CriRuntime, Inner};
-use crate::{api, cgroup, deadline};
+use crate::{api, deadline};
 
 const RUN: &str = "run sandbox";
 const STOP: &str = "stop sandbox";
@@ -31,18 +32,31 @@ impl SandboxService for CriRuntime {
             return Err(RuntimeError::Unsupported { operation: RUN, feature });
         }
         let name = format!("{} attempt {}", config.pod, config.attempt);
-        let (pod, there) = (config.pod.uid.clone(), sandbox::config(config, inner.facts.cgroup_driver));
+        let (config, there) = (config.clone(), sandbox::config(config, inner.facts.cgroup_driver));
         Self::to_the_end(RUN, async move {
-            let request = api::RunPodSandboxRequest { config: Some(there), runtime_handler: handler };
-            let mut client = inner.connection.runtime();
-            let made = inner.bounded(Some(deadline::RUN_SANDBOX), client.run_pod_sandbox(request)).await;
-            let id = made.map_err(|e| match e.status().map(tonic::Status::code) {
-                // Something that it needs; the sandbox itself can't be missing.
-                Some(Code::NotFound) => e.into_runtime(RUN, Subject::Runtime),
-                Some(_) | None => e.into_runtime(RUN, Subject::Sandbox(&name)),
-            })?;
-            inner.pods().insert(id.pod_sandbox_id.clone(), pod);
-            Ok(SandboxId(id.pod_sandbox_id))
+            let run = async {
+                make_group(&inner, &config).await?;
+                let request = api::RunPodSandboxRequest { config: Some(there), runtime_handler: handler };
+                let mut client = inner.connection.runtime();
+                let made = inner.bounded(Some(deadline::RUN_SANDBOX), client.run_pod_sandbox(request)).await;
+                made.map_err(|e| match e.status().map(tonic::Status::code) {
+                    // Something that it needs; the sandbox itself can't be missing.
+                    Some(Code::NotFound) => e.into_runtime(RUN, Subject::Runtime),
+                    Some(_) | None => e.into_runtime(RUN, Subject::Sandbox(&name)),
+                })
+            };
+            let ran = run.await;
+            inner.groups.made(&config.cgroup_parent);
+            match ran {
+                Ok(made) => {
+                    inner.pods().insert(made.pod_sandbox_id.clone(), config.pod.uid);
+                    Ok(SandboxId(made.pod_sandbox_id))
+                }
+                Err(error) => {
+                    remove_group(&inner, config.cgroup_parent).await;
+                    Err(error)
+                }
+            }
         })
         .await
     }
@@ -116,7 +130,26 @@ async fn raw_status(inner: &Inner, id: &SandboxId) -> Result<Option<api::PodSand
     Ok(inner.call(STATUS, Subject::Sandbox(&id.0), client.pod_sandbox_status(request)).await?.status)
 }
 
-async fn remove(inner: &Inner, id: &SandboxId) -> Result<(), RuntimeError> {
+/// Makes the Pod's cgroup with the limits on the Pod as a whole, before anything is in it.
+async fn make_group(inner: &Arc<Inner>, config: &SandboxConfig) -> Result<(), RuntimeError> {
+    let (inner, path, limits) = (Arc::clone(inner), config.cgroup_parent.clone(), config.resources.clone());
+    let made = tokio::task::spawn_blocking(move || inner.groups.make(&path, &limits)).await;
+    made.map_err(|error| RuntimeError::failed(RUN, error))?.map_err(|error| {
+        if error.is_not_permitted() {
+            RuntimeError::NotPermitted { operation: RUN, message: error_chain(&error) }
+        } else {
+            RuntimeError::failed(RUN, error)
+        }
+    })
+}
+
+/// Removes a Pod's cgroup, if nothing is in it. Nobody waits for it to succeed: what is left is an empty directory.
+async fn remove_group(inner: &Arc<Inner>, path: String) {
+    let inner = Arc::clone(inner);
+    drop(tokio::task::spawn_blocking(move || inner.groups.remove(&path)).await);
+}
+
+async fn remove(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), RuntimeError> {
     let cgroup = match raw_status(inner, id).await {
         Ok(status) => status.and_then(|mut s| s.annotations.remove(own::CGROUP_PARENT)),
         Err(error) if error.is_not_found() => return Ok(()),
@@ -126,9 +159,7 @@ async fn remove(inner: &Inner, id: &SandboxId) -> Result<(), RuntimeError> {
     let removed = inner.bounded(Some(deadline::CALL), inner.connection.runtime().remove_pod_sandbox(request)).await;
     gone_is_done(removed.map(drop).map_err(|e: CallError| e.into_runtime(REMOVE, Subject::Sandbox(&id.0))))?;
     if let Some(path) = cgroup {
-        let driver = inner.facts.cgroup_driver;
-        // Nobody waits for it to succeed: what is left is an empty directory.
-        drop(tokio::task::spawn_blocking(move || cgroup::remove(&path, driver)).await);
+        remove_group(inner, path).await;
     }
     Ok(())
 }

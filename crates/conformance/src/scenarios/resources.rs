@@ -1,11 +1,14 @@
 //! Limits, environment and mounts as the program sees them, and what it uses.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use minke_core::cgroup::Hierarchies;
 use minke_core::runtime::{EnvVar, LinuxResources, Mount, MountPropagation};
 
 use crate::stage::{Broken, Stage};
 use crate::subject::Program;
+use crate::words;
 
 pub(crate) async fn limits(s: &Stage) -> Result<(), Broken> {
     let pod = s.sandbox().await?;
@@ -27,6 +30,116 @@ pub(crate) async fn limits(s: &Stage) -> Result<(), Broken> {
     s.until("three lines", async || Ok((s.log(&config).lines().count() >= 3).then_some(()))).await?;
     s.say(s.log(&config).trim_end());
     Ok(())
+}
+
+/// Reads the limits as they are, in the container.
+const LIMITS: &str = "cd /sys/fs/cgroup; if [ -e cgroup.controllers ]; then cat memory.max; cut -d' ' -f1 cpu.max; else \
+                      cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us; fi";
+
+pub(crate) async fn limits_change(s: &Stage) -> Result<(), Broken> {
+    let pod = s.sandbox().await?;
+    // It holds some 20 MiB for good.
+    let program = Program::Shell(
+        "trap 'exit 0' TERM; dd if=/dev/zero of=/dev/shm/held bs=1M count=20 2>/dev/null; echo up; while :; do sleep 0.1; done",
+    );
+    let mut config = s.container_config("app", program);
+    config.resources = LinuxResources {
+        cpu_period_us: Some(100_000),
+        cpu_quota_us: Some(20_000),
+        memory_limit_bytes: Some(64 << 20),
+        ..LinuxResources::default()
+    };
+    let id = s.start_config(&pod, &config, program).await?;
+    let shown = async || {
+        let command = ["/bin/sh", "-c", LIMITS].map(str::to_owned);
+        let output = s.runtime().exec_sync(&id, &command, None).await?;
+        Ok::<_, Broken>(String::from_utf8_lossy(&output.stdout).trim_end().replace('\n', "\\n"))
+    };
+    s.say(format!("before: {}", shown().await?));
+    let memory = |mib: i64| LinuxResources { memory_limit_bytes: Some(mib << 20), ..LinuxResources::default() };
+    let update = async |limits: LinuxResources| words::outcome(&s.runtime().update_resources(&id, &limits).await);
+    s.say(format!("more memory: {}", update(memory(128)).await));
+    s.say(shown().await?);
+    let less = LinuxResources { cpu_period_us: Some(100_000), cpu_quota_us: Some(10_000), ..memory(48) };
+    s.say(format!("less of both: {}", update(less).await));
+    s.say(shown().await?);
+    s.say(format!("less memory than is used: {}", update(memory(8)).await));
+    s.say(shown().await?);
+    s.say(format!("it is still {}", s.state(&id).await?));
+    s.runtime().stop_container(&id, Duration::from_secs(10)).await?;
+    s.say(format!("after its end: {}", update(memory(64)).await));
+    s.runtime().remove_container(&id).await?;
+    s.say(format!("of none: {}", update(memory(64)).await));
+    Ok(())
+}
+
+pub(crate) async fn limits_of_the_pod(s: &Stage) -> Result<(), Broken> {
+    let mut config = s.sandbox_config();
+    config.resources = LinuxResources {
+        cpu_period_us: Some(100_000),
+        cpu_quota_us: Some(30_000),
+        cpu_shares: Some(512),
+        memory_limit_bytes: Some(96 << 20),
+        pids_limit: Some(200),
+        ..LinuxResources::default()
+    };
+    std::fs::create_dir_all(&config.log_directory)?;
+    let pod = s.runtime().run_sandbox(&config).await?;
+    let group = PodGroup::of(&config.cgroup_parent)?;
+    let before = group.limits();
+    s.say(&before);
+    let mut same = true;
+    for name in ["one", "two"] {
+        let id = s.start(&pod, name, Program::Polite(0)).await?;
+        same &= group.limits() == before;
+        s.runtime().stop_container(&id, Duration::ZERO).await?;
+        same &= group.limits() == before;
+    }
+    s.say(format!("with a container, after its end and with the next: {}", if same { "the same" } else { "changed" }));
+    s.runtime().stop_sandbox(&pod).await?;
+    s.runtime().remove_sandbox(&pod).await?;
+    let left = group.directories().into_iter().filter(|dir| dir.exists()).count();
+    s.say(format!("removed: {}", if left == 0 { "nothing is left".to_owned() } else { format!("{left} directories") }));
+    Ok(())
+}
+
+/// A Pod's cgroup as the machine has it.
+struct PodGroup {
+    hierarchies: Hierarchies,
+    path: PathBuf,
+}
+
+impl PodGroup {
+    fn of(cgroup_parent: &str) -> Result<Self, Broken> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+        let hierarchies = Hierarchies::parse(&mounts).ok_or_else(|| Broken("no cgroups are mounted".to_owned()))?;
+        Ok(Self { hierarchies, path: cgroup_parent.trim_start_matches('/').into() })
+    }
+
+    fn directories(&self) -> Vec<PathBuf> {
+        self.hierarchies.mounts().iter().map(|mount| mount.join(&self.path)).collect()
+    }
+
+    fn limits(&self) -> String {
+        let read = |controller: &str, file: &str| {
+            let directory = self.hierarchies.dir(controller, &self.path).unwrap_or_default();
+            let text = std::fs::read_to_string(directory.join(file)).unwrap_or_else(|error| error.to_string());
+            text.split_whitespace().next().unwrap_or_default().to_owned()
+        };
+        let [memory, processor, weight] = match self.hierarchies {
+            Hierarchies::V1 { .. } => {
+                [read("memory", "memory.limit_in_bytes"), read("cpu", "cpu.cfs_quota_us"), read("cpu", "cpu.shares")]
+            }
+            Hierarchies::V2 { .. } => [
+                read("memory", "memory.max"),
+                read("cpu", "cpu.max"),
+                // 512 and its neighbours have one weight.
+                read("cpu", "cpu.weight").replace("20", "512"),
+            ],
+        };
+        let processes = read("pids", "pids.max");
+        format!("memory: {memory}, processor: {processor}, weight: {weight}, processes: {processes}")
+    }
 }
 
 pub(crate) async fn out_of_memory(s: &Stage) -> Result<(), Broken> {

@@ -1,6 +1,6 @@
 //! Containerds of Debian as subjects, over CRI.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_conformance::{Kind, ShellPrograms, Subject};
@@ -26,10 +26,14 @@ pub(crate) fn kind(release: Release) -> Kind {
     }
 }
 
+/// Where their programs are unpacked.
+pub(crate) fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("containerd")
+}
+
 /// Starts one, or says why there is none here.
 pub(crate) async fn subject(release: Release, registry: &str) -> Result<(Subject, Containerd), String> {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("containerd");
-    let programs = tokio::task::spawn_blocking(move || Programs::get(&cache, release)).await.unwrap();
+    let programs = tokio::task::spawn_blocking(move || Programs::get(&cache(), release)).await.unwrap();
     let programs = programs.map_err(|reason| reason.to_string())?;
     let mut containerd = Containerd::start(&programs, Network::Bridge).await.unwrap();
     for image in [main(), spare()] {

@@ -15,6 +15,8 @@ mod images;
 
 use std::process::{Command, ExitCode};
 
+use minke_testkit::containerd::{Programs, Release};
+
 /// Says that this process is in a network namespace of its own.
 const INSIDE: &str = "MINKE_CONFORMANCE_INSIDE";
 
@@ -33,6 +35,10 @@ fn main() -> ExitCode {
 /// The same again, where bridges and addresses are in nobody's way. Loopback is brought up: the registry and streams of
 /// commands are there.
 fn in_an_own_network() -> ExitCode {
+    // From in there nothing can be fetched. What can't be had is said where it is needed.
+    for release in Release::ALL {
+        drop(Programs::get(&containerds::cache(), release));
+    }
     let script = format!("{} ifconfig lo up && exec \"$@\"", minke_testkit::BUSYBOX);
     let mut command = Command::new("unshare");
     command.args(["--net", "--", "sh", "-c", &script, "sh"]).arg(std::env::current_exe().unwrap());

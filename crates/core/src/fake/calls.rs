@@ -31,6 +31,8 @@ pub enum Op {
     ContainerStatus,
     /// `list_containers`.
     ListContainers,
+    /// `update_resources`.
+    UpdateResources,
     /// `reopen_log`.
     ReopenLog,
     /// `pull_image`.
@@ -67,6 +69,7 @@ impl Op {
             Self::RemoveContainer => "remove container",
             Self::ContainerStatus => "container status",
             Self::ListContainers => "list containers",
+            Self::UpdateResources => "update resources",
             Self::ReopenLog => "reopen log",
             Self::PullImage => "pull image",
             Self::ImageStatus => "image status",
@@ -98,6 +101,7 @@ impl Op {
             | Self::StartContainer
             | Self::StopContainer
             | Self::RemoveContainer
+            | Self::UpdateResources
             | Self::ReopenLog
             | Self::PullImage
             | Self::RemoveImage

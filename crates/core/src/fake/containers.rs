@@ -10,8 +10,8 @@ use super::life::{Ending, OnStop};
 use super::runtime::FakeRuntime;
 use super::world::{Container, World};
 use crate::runtime::{
-    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerState, ContainerStatus, ListFilter,
-    RuntimeError, RuntimeEventKind, SandboxConfig, SandboxId, SandboxState,
+    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerState, ContainerStatus, LinuxResources,
+    ListFilter, RuntimeError, RuntimeEventKind, SandboxConfig, SandboxId, SandboxState,
 };
 
 fn not_found(op: Op, id: &ContainerId) -> RuntimeError {
@@ -205,6 +205,18 @@ impl ContainerService for FakeRuntime {
             Ok(world.containers.iter().filter(|(_, c)| wanted(c)).map(info).collect())
         };
         self.call(call, |e, c| e.runtime(c), list).await
+    }
+
+    async fn update_resources(&self, id: &ContainerId, resources: &LinuxResources) -> Result<(), RuntimeError> {
+        let call = self.container_call(Op::UpdateResources, id, 0);
+        let update = |world: &mut World, _| {
+            let container = world.containers.get_mut(id).ok_or_else(|| not_found(Op::UpdateResources, id))?;
+            if container.is_live() {
+                container.config.resources.update(resources);
+            }
+            Ok(())
+        };
+        self.call(call, |e, c| e.runtime(c), update).await
     }
 
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {

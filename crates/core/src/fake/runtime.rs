@@ -16,8 +16,8 @@ use super::life::{Ending, Life};
 use super::world::World;
 use crate::identity::PodUid;
 use crate::runtime::{
-    ContainerId, ContainerState, Credential, EventService, ImageId, ImageStatus, ImageUser, RuntimeError, RuntimeEvent,
-    RuntimeEventKind, SandboxId, SandboxState,
+    ContainerId, ContainerState, Credential, EventService, ImageId, ImageStatus, ImageUser, LinuxResources,
+    RuntimeError, RuntimeEvent, RuntimeEventKind, SandboxId, SandboxState,
 };
 
 /// A runtime in memory. Must be made and used inside a tokio runtime with time. Clones are the same runtime.
@@ -172,6 +172,14 @@ impl FakeRuntime {
         world.settle(Instant::now());
         let of_name = world.containers.iter().filter(|(_, c)| c.pod == *pod && c.config.name == name);
         of_name.max_by_key(|(_, c)| c.order).map(|(id, c)| (id.clone(), c.state.clone()))
+    }
+
+    /// The limits of the newest container of this name in this Pod.
+    #[must_use]
+    pub fn limits(&self, pod: &PodUid, name: &str) -> Option<LinuxResources> {
+        let world = self.world();
+        let of_name = world.containers.values().filter(|c| c.pod == *pod && c.config.name == name);
+        of_name.max_by_key(|c| c.order).map(|c| c.config.resources.clone())
     }
 
     /// How many containers of this Pod run.

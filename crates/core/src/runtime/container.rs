@@ -264,6 +264,11 @@ pub trait ContainerService: Send + Sync + 'static {
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError>;
     /// Every container, in any state.
     async fn list_containers(&self, filter: &ListFilter) -> Result<Vec<ContainerInfo>, RuntimeError>;
+    /// Changes limits of a container while it lives (CRI `UpdateContainerResources`). What is `None` stays as it is; an
+    /// `oom_score_adj` is that of processes and stays as well. One that has ended has no limits, and nothing happens. A
+    /// limit that the kernel refuses (less memory than is used) is an error, and the others may hold already: call it
+    /// again with what should be.
+    async fn update_resources(&self, id: &ContainerId, resources: &LinuxResources) -> Result<(), RuntimeError>;
     /// Opens the log file anew after it was renamed (rotation). Lines in flight are not lost.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// On sandboxes: the Pod's cgroup as the port names it, which is removed with the sandbox.
+/// On sandboxes and containers: the Pod's cgroup as the port names it, which is removed with the sandbox.
 pub(crate) const CGROUP_PARENT: &str = "cri.minke.dev/cgroup-parent";
 /// On containers: the id of the image that was asked for. Runtimes answer with one of its names.
 pub(crate) const IMAGE_ID: &str = "cri.minke.dev/image-id";

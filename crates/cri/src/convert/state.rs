@@ -30,6 +30,11 @@ pub(crate) fn state(status: &api::ContainerStatus) -> ContainerState {
     }
 }
 
+/// Whether it may have ended for the runtime alone: nobody saw its end.
+pub(crate) fn may_live_on(status: &api::ContainerStatus) -> bool {
+    status.state() == api::ContainerState::ContainerExited && status.exit_code == NOT_SEEN
+}
+
 fn exit(status: &api::ContainerStatus) -> Exit {
     let finished_at = given(status.finished_at);
     if is_lost(status) {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{
     ContainerId, ContainerService as _, Credential, ExecOutput, ExecService as _, IdMapping, ImageService as _,
-    ListFilter, NoProgress, PullError, PullRequest, RuntimeError, SandboxId, SandboxService as _, StatsService as _,
-    error_chain, labels,
+    LinuxResources, ListFilter, NoProgress, PullError, PullRequest, RuntimeError, SandboxId, SandboxService as _,
+    StatsService as _, error_chain, labels,
 };
 use tonic::Code;
 
+use crate::SandboxImage;
 use crate::api;
 use crate::convert::{container, sandbox};
 use crate::fake::{FakeCri, Fault};
@@ -223,4 +224,63 @@ async fn a_call_that_the_runtime_does_not_know_is_a_missing_feature() {
     let runtime = fake.open().await;
     let error = runtime.pod_usage(&ListFilter::default()).await.unwrap_err();
     assert!(matches!(error, RuntimeError::Unsupported { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_image_of_sandboxes_is_looked_for_by_name_or_among_those_that_are_kept() {
+    let fake = FakeCri::start();
+    fake.state().image = image();
+    assert_eq!(fake.open().await.sandbox_image().await.unwrap(), SandboxImage::Untold);
+    fake.state().image.pinned = true;
+    assert_eq!(fake.open().await.sandbox_image().await.unwrap(), SandboxImage::Present("r/a:1".to_owned()));
+    for (name, found) in [
+        ("r/a:1", SandboxImage::Present("r/a:1".to_owned())),
+        ("r/pause:9", SandboxImage::Absent("r/pause:9".to_owned())),
+    ] {
+        fake.state().status.info.insert("config".to_owned(), format!(r#"{{"sandboxImage":"{name}"}}"#));
+        assert_eq!(fake.open().await.sandbox_image().await.unwrap(), found);
+    }
+}
+
+#[tokio::test]
+async fn an_update_says_what_changes_and_nothing_else() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let limits =
+        LinuxResources { memory_limit_bytes: Some(64 << 20), oom_score_adj: Some(900), ..LinuxResources::default() };
+    runtime.update_resources(&ContainerId("c1".to_owned()), &limits).await.unwrap();
+    let sent = fake.state().updated.pop().unwrap();
+    let linux = sent.linux.unwrap();
+    assert_eq!((sent.container_id.as_str(), linux.memory_limit_in_bytes), ("c1", 64 << 20));
+    assert_eq!((linux.cpu_quota, linux.cpu_shares, linux.oom_score_adj), (0, 0, 0), "zero is: as it is");
+    fake.refuse("UpdateContainerResources", Code::NotFound, "no such container");
+    assert!(runtime.update_resources(&ContainerId("c2".to_owned()), &limits).await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn a_container_is_stopped_when_the_runtime_shows_it_as_ended() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let labels = [(labels::POD_UID.to_owned(), "u1".to_owned())].into();
+    let annotations = [("cri.minke.dev/sandbox".to_owned(), "s1".to_owned())].into();
+    let running = api::ContainerStatus {
+        id: "c1".to_owned(),
+        state: api::ContainerState::ContainerRunning.into(),
+        labels,
+        annotations,
+        ..Default::default()
+    };
+    fake.state().statuses.insert("c1".to_owned(), running.clone());
+    let stop = runtime.stop_container(&ContainerId("c1".to_owned()), Duration::ZERO);
+    let end = async {
+        while fake.calls("ContainerStatus") < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let exited = api::ContainerState::ContainerExited.into();
+        fake.state().statuses.insert("c1".to_owned(), api::ContainerStatus { state: exited, ..running });
+    };
+    let (stopped, ()) = tokio::join!(stop, end);
+    stopped.unwrap();
+    assert!(fake.calls("ContainerStatus") > 3, "it was not believed before");
+    runtime.stop_container(&ContainerId("gone".to_owned()), Duration::ZERO).await.unwrap();
 }

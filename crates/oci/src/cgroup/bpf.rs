@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 use super::CgroupError;
-use super::plan::{DeviceAccess, DeviceKind, DeviceRule};
+use super::devices::{DeviceAccess, DeviceKind, DeviceRule};
 
 /// One instruction of BPF, as the kernel lays it out.
 #[repr(C)]

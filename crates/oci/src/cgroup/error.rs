@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use minke_core::cgroup::NoController;
+
 /// A failure on control groups.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CgroupError {
@@ -13,16 +15,8 @@ pub(crate) enum CgroupError {
     )]
     NoHierarchy,
     /// A limit needs a controller that isn't there.
-    #[error(
-        "{limit} needs the cgroup controller {controller:?}, which this machine does not offer; enable it in the \
-         kernel or on the parent cgroup, or leave the limit out"
-    )]
-    NoController {
-        /// The controller.
-        controller: &'static str,
-        /// The limit that was asked for, in words.
-        limit: &'static str,
-    },
+    #[error(transparent)]
+    NoController(#[from] NoController),
     /// The hierarchy can't be written.
     #[error("cgroup {path} can't be written; cgroups must be mounted read-write and belong to this user")]
     ReadOnly {
@@ -80,7 +74,7 @@ impl CgroupError {
     #[must_use]
     pub(crate) fn is_not_permitted(&self) -> bool {
         match self {
-            Self::NoHierarchy | Self::NoController { .. } | Self::ReadOnly { .. } | Self::DeviceFilter { .. } => true,
+            Self::NoHierarchy | Self::NoController(_) | Self::ReadOnly { .. } | Self::DeviceFilter { .. } => true,
             Self::Write { .. } | Self::Io { .. } | Self::WontDie { .. } => false,
         }
     }

@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use minke_core::cgroup::{self, NoController};
 use minke_core::runtime::LinuxResources;
 
 use super::bpf;
-use super::plan::{self, DeviceRule};
-use super::{CgroupError, Hierarchies};
+use super::{CgroupError, DeviceRule, Hierarchies};
 
 /// One path in all hierarchies of the machine, for example `/minke/burstable/pod<uid>/<container>`.
 #[derive(Debug, Clone)]
@@ -37,10 +37,7 @@ impl<'a> Cgroup<'a> {
 
     /// Its directory in the hierarchy of one controller.
     pub(super) fn dir(&self, controller: &str) -> Option<PathBuf> {
-        match self.hierarchies {
-            Hierarchies::V1 { .. } => self.hierarchies.v1_mount(controller).map(|m| m.join(&self.path)),
-            Hierarchies::V2 { mount, .. } => Some(mount.join(&self.path)),
-        }
+        self.hierarchies.dir(controller, &self.path)
     }
 
     /// Its directories in all hierarchies.
@@ -54,20 +51,44 @@ impl<'a> Cgroup<'a> {
     /// # Errors
     /// A controller is missing, the hierarchy is read-only, or the kernel refuses a value.
     pub(crate) fn create(&self, limits: &LinuxResources) -> Result<(), CgroupError> {
-        let writes = plan::limits(self.hierarchies, limits)?;
+        let writes = cgroup::limits(self.hierarchies, limits)?;
         self.make_directories()?;
-        for write in writes {
-            let Some(dir) = self.dir(write.controller) else { continue };
-            let file = dir.join(&write.file);
-            match fs::write(&file, &write.value) {
-                Ok(()) => {}
-                Err(e) if write.optional && e.kind() == io::ErrorKind::NotFound => {}
-                // Without swap accounting the kernel has the file and refuses it.
-                Err(e) if write.optional && e.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-                Err(source) => return Err(CgroupError::Write { path: file, value: write.value, source }),
-            }
+        writes.iter().try_for_each(|write| self.write(write))
+    }
+
+    /// Changes the limits that are given; the others stay. It must be there.
+    ///
+    /// Less memory than is used is refused everywhere: version 1 does so itself, version 2 would rather kill.
+    ///
+    /// # Errors
+    /// A controller is missing, or the kernel refuses a value.
+    pub(crate) fn update(&self, limits: &LinuxResources) -> Result<(), CgroupError> {
+        let writes = cgroup::limits(self.hierarchies, limits)?;
+        if let (Hierarchies::V2 { .. }, Some(limit), Some(used)) =
+            (self.hierarchies, limits.memory_limit_bytes, self.usage().map(|usage| usage.memory_usage_bytes))
+            && limit > 0
+            && used > limit.unsigned_abs()
+        {
+            let path = self.dir("memory").unwrap_or_default().join("memory.max");
+            let source = io::Error::new(io::ErrorKind::ResourceBusy, format!("{used} bytes are in use"));
+            return Err(CgroupError::Write { path, value: limit.to_string(), source });
         }
-        Ok(())
+        // Which of two files that bound each other comes first depends on where the limit goes: memory and memory with
+        // swap on version 1, so what is refused is tried again after the others.
+        let refused: Vec<&cgroup::Write> = writes.iter().filter(|write| self.write(write).is_err()).collect();
+        refused.into_iter().try_for_each(|write| self.write(write))
+    }
+
+    fn write(&self, write: &cgroup::Write) -> Result<(), CgroupError> {
+        let Some(dir) = self.dir(write.controller) else { return Ok(()) };
+        let path = dir.join(&write.file);
+        match fs::write(&path, &write.value) {
+            Ok(()) => Ok(()),
+            Err(e) if write.optional && e.kind() == io::ErrorKind::NotFound => Ok(()),
+            // Without swap accounting the kernel has the file and refuses it.
+            Err(e) if write.optional && e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+            Err(source) => Err(CgroupError::Write { path, value: write.value.clone(), source }),
+        }
     }
 
     /// Sets its weight alone. It must be there; one that is gone needs none.
@@ -76,7 +97,7 @@ impl<'a> Cgroup<'a> {
     /// The kernel refuses.
     pub(crate) fn set_shares(&self, shares: u64) -> Result<(), CgroupError> {
         let limits = LinuxResources { cpu_shares: Some(shares.min(262_144)), ..LinuxResources::default() };
-        for write in plan::limits(self.hierarchies, &limits)? {
+        for write in cgroup::limits(self.hierarchies, &limits)? {
             let Some(dir) = self.dir(write.controller) else { continue };
             let path = dir.join(&write.file);
             match fs::write(&path, &write.value) {
@@ -112,7 +133,7 @@ impl<'a> Cgroup<'a> {
     pub(crate) fn restrict_devices(&self, rules: &[DeviceRule]) -> Result<(), CgroupError> {
         match self.hierarchies {
             Hierarchies::V1 { .. } => {
-                let dir = self.dir("devices").ok_or(CgroupError::NoController {
+                let dir = self.dir("devices").ok_or(NoController {
                     controller: "devices",
                     limit: "keeping containers from the machine's devices",
                 })?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use minke_core::runtime::{
-    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerStatus, ListFilter, RuntimeError,
-    RuntimeEventKind, SandboxConfig, SandboxId, SeccompProfile,
+    ContainerConfig, ContainerId, ContainerInfo, ContainerService, ContainerStatus, LinuxResources, ListFilter,
+    RuntimeError, RuntimeEventKind, SandboxConfig, SandboxId, SeccompProfile,
 };
 
 use super::embedded::{Inner, blocking, make_private, new_id};
@@ -22,6 +22,7 @@ use crate::snapshot;
 const CREATE: &str = "create container";
 const START: &str = "start container";
 const REMOVE: &str = "remove container";
+const UPDATE: &str = "update resources";
 
 #[async_trait]
 impl ContainerService for EmbeddedRuntime {
@@ -65,6 +66,29 @@ impl ContainerService for EmbeddedRuntime {
         Ok(all.filter(|c| filter.pod.as_ref().is_none_or(|p| *p == c.pod)).collect())
     }
 
+    async fn update_resources(&self, id: &ContainerId, resources: &LinuxResources) -> Result<(), RuntimeError> {
+        let container = self.find(UPDATE, id)?;
+        // Not while it is started or removed: what is then no more has no limits.
+        let _changing = container.changing.lock().await;
+        let Some(sandbox) = self.inner.sandbox(&container.record.sandbox) else { return Ok(()) };
+        match &*container.life.borrow() {
+            Life::Created | Life::Running(_) => {}
+            Life::Creating => {
+                return Err(RuntimeError::failed(UPDATE, format!("container {id} is still being created")));
+            }
+            Life::Exited(_) => return Ok(()),
+        }
+        let (inner, resources) = (Arc::clone(&self.inner), resources.clone());
+        let life = container.life.subscribe();
+        let path = group_of(&sandbox, &container);
+        blocking(UPDATE, move || match Cgroup::new(&inner.hierarchies, &path).update(&resources) {
+            // It has ended meanwhile, and its group is gone.
+            Err(_) if matches!(&*life.borrow(), Life::Exited(_)) => Ok(()),
+            result => result.map_err(|e| error::cgroup(UPDATE, e)),
+        })
+        .await
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         const OPERATION: &str = "reopen log";
         let container = self.find(OPERATION, id)?;
@@ -82,6 +106,11 @@ impl ContainerService for EmbeddedRuntime {
 
 fn not_found(operation: &'static str, id: &ContainerId) -> RuntimeError {
     RuntimeError::NotFound { operation, what: "container", id: id.0.clone() }
+}
+
+/// The cgroup of a container.
+fn group_of(sandbox: &Sandbox, container: &Container) -> String {
+    format!("{}/{}", sandbox.record.config.cgroup_parent.trim_end_matches('/'), container.id())
 }
 
 impl EmbeddedRuntime {
@@ -221,7 +250,7 @@ async fn remove(inner: &Arc<Inner>, container: &Arc<Container>) -> Result<(), Ru
     let (shared, gone) = (Arc::clone(inner), Arc::clone(container));
     blocking(REMOVE, move || {
         if let Some(sandbox) = sandbox {
-            let path = format!("{}/{}", sandbox.record.config.cgroup_parent.trim_end_matches('/'), gone.id());
+            let path = group_of(&sandbox, &gone);
             let cgroup = Cgroup::new(&shared.hierarchies, &path);
             cgroup.kill_and_wait().and_then(|()| cgroup.remove()).map_err(|e| error::cgroup(REMOVE, e))?;
         }

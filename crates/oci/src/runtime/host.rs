@@ -5,7 +5,7 @@ use std::fs;
 use caps::{CapSet, Capability};
 
 use super::OpenError;
-use crate::cgroup::Hierarchies;
+use crate::cgroup::{Hierarchies, detect};
 
 /// Checks everything that can be known before the first container.
 pub(super) fn check() -> Result<Hierarchies, OpenError> {
@@ -33,5 +33,5 @@ pub(super) fn check() -> Result<Hierarchies, OpenError> {
         rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC)
             .map_err(|_| OpenError::NoOverlay)?;
     }
-    Hierarchies::detect().map_err(|e| OpenError::Cgroups(Box::new(e)))
+    detect().map_err(|e| OpenError::Cgroups(Box::new(e)))
 }

@@ -11,6 +11,9 @@ pub enum Network {
     None,
     /// CNI's bridge, in the network namespace that the test itself is in. A bridge and a subnet for each containerd.
     Bridge,
+    /// CNI's bridge, in a network namespace that only this containerd and its Pods are in: nothing of it is on the machine,
+    /// and the machine can't reach it.
+    Own,
 }
 
 /// The configuration file. Everything lies below `root`. `restrict_oom_score_adj`, because a machine without
@@ -51,11 +54,16 @@ pub(super) fn containerd(programs: &Programs, root: &Path, pause: &str) -> Strin
     }
 }
 
+/// The name of the network that CNI makes.
+pub(super) fn network_name(release: Release) -> String {
+    format!("mk{}", release.number())
+}
+
 /// The network that CNI makes: no NAT, which would need another program.
 pub(super) fn conflist(release: Release, root: &Path) -> String {
-    let number = release.number();
+    let (number, name) = (release.number(), network_name(release));
     format!(
-        r#"{{"cniVersion":"0.4.0","name":"mk{number}","plugins":[{{"type":"bridge","bridge":"mkcni{number}","isGateway":true,
+        r#"{{"cniVersion":"0.4.0","name":"{name}","plugins":[{{"type":"bridge","bridge":"mkcni{number}","isGateway":true,
 "ipam":{{"type":"host-local","dataDir":"{}/ipam","ranges":[[{{"subnet":"10.231.{number}.0/24"}}]],
 "routes":[{{"dst":"0.0.0.0/0"}}]}}}}]}}"#,
         root.display()

@@ -42,8 +42,9 @@ pub struct Containerd {
     root: TempDir,
     cgroup: String,
     child: Option<Child>,
-    /// Its mount namespace, for the next start.
-    mounts: Option<File>,
+    network: Network,
+    /// Its mount and network namespace, for the next start.
+    namespaces: Option<[File; 2]>,
     images: u32,
 }
 
@@ -61,14 +62,15 @@ impl Containerd {
         std::fs::write(root.path().join("config.toml"), text)?;
         match network {
             Network::None => {}
-            Network::Bridge => {
+            Network::Bridge | Network::Own => {
                 let text = config::conflist(programs.release, root.path());
                 std::fs::write(root.path().join("cni/10-bridge.conflist"), text)?;
             }
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup = format!("/mk-ctd-{}-{number}", std::process::id());
-        let mut this = Self { programs: programs.clone(), root, cgroup, child: None, mounts: None, images: 0 };
+        let mut this =
+            Self { programs: programs.clone(), root, cgroup, child: None, network, namespaces: None, images: 0 };
         this.restart().await?;
         let pause = busybox_image(Path::new(BUSYBOX))?.cmd(["/bin/sleep", "2147483647"]).name(PAUSE_IMAGE).build();
         this.import(&pause).await?;
@@ -111,6 +113,13 @@ impl Containerd {
         processes::shims(&self.socket())
     }
 
+    /// Everything that it costs: its process, its shims, and what they have started, sandboxes and containers.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        let own = self.pid().and_then(|pid| i32::try_from(pid).ok());
+        own.into_iter().chain(processes::with_descendants(&self.shims())).collect()
+    }
+
     /// `kill -9`. Shims and containers live on. Nothing happens if it does not run.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -133,26 +142,58 @@ impl Containerd {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.child = Some(command.spawn()?);
         self.answers().await?;
-        if self.mounts.is_none() {
-            self.mounts = self.pid().map(|pid| File::open(format!("/proc/{pid}/ns/mnt"))).transpose()?;
+        if let (None, Some(pid)) = (&self.namespaces, self.pid()) {
+            let [mounts, network] = ["mnt", "net"].map(|kind| File::open(format!("/proc/{pid}/ns/{kind}")));
+            self.namespaces = Some([mounts?, network?]);
         }
         Ok(())
     }
 
-    /// A command that continues in this containerd's mount namespace, made for the first time.
+    /// A command that continues in this containerd's namespaces, made for the first time.
     fn enter(&self) -> Command {
-        match &self.mounts {
+        match &self.namespaces {
             None => {
                 let mut command = Command::new("unshare");
-                command.args(["--mount", "--propagation", "slave", "sh", "-c", ENTER, "sh"]).arg(self.root.path());
+                command.args(["--mount", "--propagation", "slave"]);
+                let script = match self.network {
+                    Network::None | Network::Bridge => ENTER.to_owned(),
+                    Network::Own => {
+                        command.arg("--net");
+                        format!("{BUSYBOX} ifconfig lo up\n{ENTER}")
+                    }
+                };
+                command.args(["sh", "-c", &script, "sh"]).arg(self.root.path());
                 command
             }
-            Some(namespace) => {
+            Some([mounts, network]) => {
                 let mut command = Command::new("nsenter");
-                command.arg(format!("--mount=/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd()));
+                let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+                command.arg(format!("--mount={}", path(mounts))).arg(format!("--net={}", path(network)));
                 command
             }
         }
+    }
+
+    /// What its Pods have of the machine: a line each for mounts of containers and sandboxes, network namespaces and
+    /// addresses. Empty when all Pods are gone. Only while it runs.
+    #[must_use]
+    pub fn traces(&self) -> String {
+        let Some(pid) = self.pid() else { return String::new() };
+        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let state = self.root.path().join("state");
+        let of_pods = mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|path| {
+            Path::new(path).starts_with(&state) || Path::new(path).parent() == Some(Path::new("/run/netns"))
+        });
+        let names = |directory: PathBuf| {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect::<Vec<_>>()
+        };
+        let networks = names(format!("/proc/{pid}/root/run/netns").into());
+        let addresses = names(self.root.path().join("ipam").join(config::network_name(self.release())));
+        let addresses = addresses.into_iter().filter(|name| name.parse::<std::net::IpAddr>().is_ok());
+        let mounts = of_pods.map(|path| format!("mount {path}\n"));
+        let networks = networks.into_iter().map(|name| format!("network namespace {name}\n"));
+        mounts.chain(networks).chain(addresses.map(|name| format!("address {name}\n"))).collect()
     }
 
     fn log(&self) -> PathBuf {
