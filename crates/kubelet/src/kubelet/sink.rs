@@ -41,4 +41,8 @@ impl EventSink for Dispatcher {
             self.unknown.add(uid);
         }
     }
+
+    fn returned(&self) {
+        self.registry.all().iter().for_each(|worker| worker.mailbox.returned());
+    }
 }

@@ -138,6 +138,9 @@ pub trait EventSink: Send + Sync + 'static {
     fn deliver(&self, uid: &PodUid, events: &[LifecycleEvent]);
     /// A full relist succeeded and saw these Pods, sorted.
     fn listed(&self, pods: &[PodUid]);
+    /// The runtime answers again: a full relist succeeded after one had failed. What was tried in vain meanwhile need not
+    /// wait any longer.
+    fn returned(&self) {}
 }
 
 /// Asks the PLEG for relists. Cheap to clone.

@@ -158,6 +158,11 @@ impl Relister {
         self.tally.total()
     }
 
+    /// The runtime answers again.
+    pub(super) fn returned(&self) {
+        self.sink.returned();
+    }
+
     /// Somebody wants these Pods looked at; events told of these sandboxes and containers.
     pub(super) fn hinted(&mut self, pods: HashMap<PodUid, Want>, events: &HashSet<String>) -> Vec<Look> {
         if !self.suspects.is_empty() {

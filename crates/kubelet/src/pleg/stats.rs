@@ -128,10 +128,11 @@ impl Counters {
         self.facts().last_relist
     }
 
-    pub(super) fn relisted(&self, begun: Instant) {
+    pub(super) fn relisted(&self, begun: Instant) -> bool {
         self.relists.inc();
         let mut facts = self.facts();
-        (facts.last_relist, facts.silent) = (Some(begun), None);
+        facts.last_relist = Some(begun);
+        facts.silent.take().is_some()
     }
 
     /// A full relist failed.

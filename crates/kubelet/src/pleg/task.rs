@@ -158,9 +158,12 @@ impl RelistTask {
         self.counters.relist_duration.observe((now - begun).as_secs_f64());
         let gap = match listing {
             Ok(listed) => {
-                self.counters.relisted(begun);
+                let returned = self.counters.relisted(begun);
                 let looks = self.relister.listed(listed, stamp, now);
                 self.begin(looks);
+                if returned {
+                    self.relister.returned();
+                }
                 self.relister.gap(now)
             }
             // Neither the relist time nor any stamp advances, and the records stay.

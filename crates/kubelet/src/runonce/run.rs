@@ -263,7 +263,7 @@ async fn sync(
     match report.outcome {
         SyncOutcome::Settled | SyncOutcome::BackOff(_) => Ok(()),
         SyncOutcome::NetworkNotReady => Err("network is not ready".to_owned()),
-        SyncOutcome::Failed => Err("the sync failed".to_owned()),
+        SyncOutcome::SandboxFailed | SyncOutcome::Failed => Err("the sync failed".to_owned()),
         // Nothing is left to run: what remains of the Pod is stopped, and it is looked at again all the same.
         SyncOutcome::Terminal | SyncOutcome::DeadlineExceeded => {
             stop_pod(ctx, key, Some(desired), seen, effective_grace(&desired.pod, None, None)).await?;

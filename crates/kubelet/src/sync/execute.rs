@@ -34,6 +34,8 @@ pub(super) struct Failures {
     pub(super) back_off: Option<Duration>,
     /// Pulls that failed just now (their back-off begins), in words.
     pub(super) pulls: Vec<String>,
+    /// The sandbox could not be made.
+    pub(super) sandbox: bool,
     /// Everything else, in words.
     pub(super) other: Vec<String>,
 }
@@ -238,7 +240,7 @@ async fn sandbox(
                 timeline.record(&key.uid, None, Transition::Failed { step, reason: error_chain(&error) });
                 let message = format!("Failed to create pod sandbox: {}", error_chain(&error));
                 ctx.recorder.warning(&key.uid, None, "FailedCreatePodSandBox", message.clone());
-                Failures::failed(message)
+                Failures { sandbox: true, ..Failures::failed(message) }
             })?;
             timeline.record(&key.uid, None, Transition::Done { step });
             Ok(Place { sandbox, config, ips })

@@ -84,6 +84,8 @@ pub async fn sync_pod(
 fn outcome_of(failures: &Failures) -> SyncOutcome {
     if failures.network_not_ready {
         SyncOutcome::NetworkNotReady
+    } else if failures.sandbox {
+        SyncOutcome::SandboxFailed
     } else if !failures.other.is_empty() {
         SyncOutcome::Failed
     } else if let Some(remaining) = failures.back_off {

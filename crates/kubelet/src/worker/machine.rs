@@ -101,9 +101,34 @@ impl Machine {
             },
             Event::Changed => self.changed(now),
             Event::Probed => self.probed(now),
+            Event::Returned => self.returned(now),
             Event::Timer => self.timed(now),
             Event::Synced(outcome) => self.synced(outcome, now),
             Event::Stepped(outcome) => self.stepped(outcome, now),
+        }
+    }
+
+    /// What failed may have failed because the runtime was away: it is tried again now, and its pace begins anew.
+    fn returned(&mut self, now: Instant) -> Vec<Action> {
+        match &mut self.lifecycle {
+            Lifecycle::Syncing(syncing) => match *syncing {
+                Syncing::Idle { failures: 1.., .. } => {
+                    *syncing = act(0);
+                    vec![Action::Sync(Mode::Act)]
+                }
+                // One that runs may be about to fail.
+                Syncing::Working { .. } => self.changed(now),
+                Syncing::Idle { failures: 0, .. } => vec![],
+            },
+            Lifecycle::Terminating { turn, .. }
+            | Lifecycle::Terminated { turn, .. }
+            | Lifecycle::Removing { turn, .. } => {
+                if let Turn::Waiting { until, failures } = turn {
+                    (*until, *failures) = (now, 0);
+                }
+                self.timed(now)
+            }
+            Lifecycle::Finished { .. } | Lifecycle::Removed => vec![],
         }
     }
 

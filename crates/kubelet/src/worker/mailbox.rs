@@ -12,6 +12,7 @@ use crate::{DesiredPod, Eviction, StopRequest};
 struct Letters {
     changed: bool,
     probed: bool,
+    returned: bool,
     /// The newest.
     update: Option<DesiredPod>,
     /// [`Event::Stop`] and [`Event::Evict`].
@@ -39,6 +40,11 @@ impl Mailbox {
     /// Probes say something new.
     pub fn probed(&self) {
         self.add(|letters| letters.probed = true);
+    }
+
+    /// The runtime answers again.
+    pub fn returned(&self) {
+        self.add(|letters| letters.returned = true);
     }
 
     /// Something else is wanted. Only the newest counts.
@@ -75,6 +81,9 @@ impl Mailbox {
                 }
                 if let Some(desired) = letters.update.take() {
                     return Event::Updated(desired);
+                }
+                if std::mem::take(&mut letters.returned) {
+                    return Event::Returned;
                 }
                 if std::mem::take(&mut letters.changed) {
                     return Event::Changed;

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const RESYNC_INTERVAL: Duration = Duration::from_secs(60);
 /// After a sync that failed.
 pub const ERROR_BACKOFF: Duration = Duration::from_secs(10);
+/// After the first sandbox that could not be made in a row; each further one doubles it, up to [`ERROR_BACKOFF`].
+pub const SANDBOX_BACKOFF: Duration = Duration::from_secs(1);
 /// While the network is not ready.
 pub const NETWORK_BACKOFF: Duration = Duration::from_secs(1);
 
@@ -20,6 +22,11 @@ pub enum Requeue {
     NetworkNotReady,
     /// A container or image is in back-off; the earliest ends in this time.
     BackOff(Duration),
+    /// The sandbox could not be made, after so many failures in a row before.
+    Sandbox {
+        /// Failures before.
+        failures: u32,
+    },
     /// The sync failed otherwise.
     Error,
 }
@@ -32,6 +39,9 @@ pub fn requeue_delay(why: Requeue, spread: f64) -> Duration {
         Requeue::Success => RESYNC_INTERVAL,
         Requeue::NetworkNotReady => NETWORK_BACKOFF,
         Requeue::BackOff(remaining) => remaining.min(RESYNC_INTERVAL),
+        Requeue::Sandbox { failures } => {
+            SANDBOX_BACKOFF.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX)).min(ERROR_BACKOFF)
+        }
         Requeue::Error => ERROR_BACKOFF,
     };
     base.mul_f64(1.0 + spread.clamp(0.0, 1.0) / 2.0)
@@ -66,6 +76,10 @@ mod tests {
             ("back-off in the middle", Requeue::BackOff(s(40)), s(40), s(60)),
             ("back-off of the resync interval", Requeue::BackOff(s(60)), s(60), s(90)),
             ("back-off longer than the resync interval", Requeue::BackOff(s(300)), s(60), s(90)),
+            ("first sandbox that failed", Requeue::Sandbox { failures: 0 }, s(1), Duration::from_millis(1500)),
+            ("third in a row", Requeue::Sandbox { failures: 2 }, s(4), s(6)),
+            ("and so on", Requeue::Sandbox { failures: 4 }, s(10), s(15)),
+            ("for ever", Requeue::Sandbox { failures: u32::MAX }, s(10), s(15)),
             ("other error", Requeue::Error, s(10), s(15)),
             ("other error, again", Requeue::Error, s(10), s(15)),
         ] {

@@ -18,7 +18,9 @@ pub enum SyncOutcome {
     NetworkNotReady,
     /// A container or image is in back-off; the earliest ends in this time.
     BackOff(Duration),
-    /// Something failed.
+    /// The sandbox could not be made.
+    SandboxFailed,
+    /// Something else failed.
     Failed,
 }
 
@@ -40,6 +42,8 @@ pub enum Event {
     Changed,
     /// A probe's verdict changed.
     Probed,
+    /// The runtime answers again after a while in which it did not.
+    Returned,
     /// [`Machine::timer`](super::Machine::timer) is past.
     Timer,
     /// `activeDeadlineSeconds` are past.

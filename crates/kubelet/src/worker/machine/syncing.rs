@@ -64,6 +64,7 @@ impl Machine {
             SyncOutcome::Settled => Requeue::Success,
             SyncOutcome::NetworkNotReady => Requeue::NetworkNotReady,
             SyncOutcome::BackOff(remaining) => Requeue::BackOff(remaining),
+            SyncOutcome::SandboxFailed => Requeue::Sandbox { failures },
             SyncOutcome::Failed => Requeue::Error,
         };
         let next = now + requeue_delay(why, spread(self.pod.metadata.uid.as_deref().unwrap_or_default(), self.turns));
@@ -73,7 +74,7 @@ impl Machine {
                 let due = due.unwrap_or(next);
                 Syncing::Idle { due, failures, paced_until: Some(due) }
             }
-            (Mode::Act, Requeue::Error | Requeue::NetworkNotReady) => {
+            (Mode::Act, Requeue::Error | Requeue::Sandbox { .. } | Requeue::NetworkNotReady) => {
                 let pace = now + doubled(FIRST_PACE, failures, LONGEST_PACE);
                 Syncing::Idle { due: next, failures: failures.saturating_add(1), paced_until: Some(pace) }
             }

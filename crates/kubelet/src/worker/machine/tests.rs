@@ -339,6 +339,41 @@ async fn what_probes_say_is_news_whatever_the_worker_does() {
     assert_eq!(machine.step(Event::Probed, now), []);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_can_not_be_made_is_tried_again_soon_and_then_ever_later() {
+    let (mut machine, _) = start();
+    let mut now = Instant::now();
+    let mut gaps = Vec::new();
+    for _ in 0..6 {
+        assert_eq!(machine.step(Event::Synced(SyncOutcome::SandboxFailed), now), []);
+        let due = machine.timer().unwrap();
+        gaps.push((due - now).as_secs_f64());
+        now = due;
+        assert_eq!(machine.step(Event::Timer, now), [Action::Sync(Mode::Act)]);
+    }
+    for (gap, least) in gaps.iter().zip([1.0, 2.0, 4.0, 8.0, 10.0, 10.0]) {
+        assert!((least..=least * 1.5).contains(gap), "{gaps:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_is_tried_again_when_the_runtime_is_back() {
+    let (mut machine, _) = start();
+    let now = Instant::now();
+    assert_eq!(machine.step(Event::Returned, now), [], "a sync runs");
+    assert_eq!(machine.step(Event::Synced(SyncOutcome::Failed), now), [Action::Sync(Mode::Observe)], "it had news");
+    drop(machine.step(Event::Synced(SyncOutcome::Settled), now));
+    assert_eq!(machine.step(Event::Returned, now), [Action::Sync(Mode::Act)], "long before its back-off ends");
+    drop(machine.step(Event::Synced(SyncOutcome::Settled), now));
+    assert_eq!(machine.step(Event::Returned, now), [], "nothing had failed");
+    drop(machine.step(stop(Some(5), false), now));
+    for _ in 0..6 {
+        assert_eq!(machine.step(Event::Stepped(StepOutcome::Failed), now), []);
+        assert_eq!(machine.step(Event::Returned, now), [stop_containers(5)]);
+    }
+    assert_eq!(machine.step(Event::Returned, now), [], "one job at a time");
+}
+
 /// The model knows five things: how far the Pod is, what was saved of that, which job runs, the least grace so far, and
 /// the time.
 #[derive(Debug)]
@@ -404,6 +439,7 @@ impl Model {
 enum Input {
     Changed,
     Probed,
+    Returned,
     Timer,
     Deadline,
     Stop(Option<u64>, bool),
@@ -419,6 +455,7 @@ fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => Just(Input::Changed),
         2 => Just(Input::Probed),
+        1 => Just(Input::Returned),
         3 => Just(Input::Timer),
         1 => Just(Input::Deadline),
         1 => (prop::option::of(0_u64..40), any::<bool>()).prop_map(|(g, r)| Input::Stop(g, r)),
@@ -426,7 +463,7 @@ fn input() -> impl Strategy<Value = Input> {
         1 => prop::option::weighted(0.2, 0_i64..40).prop_map(Input::Update),
         1 => prop_oneof![Just("Failed"), Just("Succeeded"), Just("Running")].prop_map(Input::Ended),
         1 => Just(Input::Restart),
-        6 => (0_u8..8).prop_map(Input::JobDone),
+        6 => (0_u8..9).prop_map(Input::JobDone),
         2 => (0_u64..100_000).prop_map(Input::Pass),
     ]
 }
@@ -444,6 +481,7 @@ proptest! {
                 let event = match input {
                     Input::Changed => Event::Changed,
                     Input::Probed => Event::Probed,
+                    Input::Returned => Event::Returned,
                     Input::Timer => {
                         let Some(timer) = machine.timer() else { continue };
                         now = now.max(timer);
@@ -478,6 +516,7 @@ proptest! {
                             4 => SyncOutcome::BackOff(Duration::from_secs(20)),
                             5 => SyncOutcome::NetworkNotReady,
                             6 => SyncOutcome::DeadlineExceeded,
+                            7 => SyncOutcome::SandboxFailed,
                             _ => SyncOutcome::Failed,
                         }),
                         Some(_) => Event::Stepped(match how {
