@@ -156,6 +156,11 @@ impl Backend {
         }
     }
 
+    /// That of the instance with this state directory, if it has written one down that can be read.
+    pub(crate) fn remembered(state: &Path) -> Option<Self> {
+        Self::parse(&fs::read_to_string(memory(state)).ok()?)
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Embedded => EMBEDDED,
@@ -302,6 +307,7 @@ mod tests {
         for backend in [Backend::Cri(endpoint("/a b")), Backend::Embedded] {
             remember(state, &backend).unwrap();
             assert_eq!(choose(state, None).unwrap(), backend);
+            assert_eq!(Backend::remembered(state), Some(backend));
         }
         fs::write(memory(state), "nonsense").unwrap();
         assert!(matches!(choose(state, None), Err(BackendError::Memory { .. })));

@@ -1,21 +1,24 @@
 //! Container runtimes behind CRI: what is needed for them, and what each can't. Pure.
 
+use minke_cri::SandboxImage;
+
 use super::Check;
 use super::facts::{Greeted, Socket};
 
 const NAME: &str = "cri";
 
-/// The checks of all sockets; one that says that there is none.
-pub(super) fn checks(sockets: &[Socket]) -> Vec<Check> {
+/// The checks of all sockets; one that says that there is none. `needed`: Pods are to run by it.
+pub(super) fn checks(needed: bool, sockets: &[Socket]) -> Vec<Check> {
     if sockets.is_empty() {
         return vec![Check::skipped(NAME, "no containerd or CRI-O listens here; the embedded runtime needs none", "")];
     }
-    sockets.iter().flat_map(of_socket).collect()
+    sockets.iter().flat_map(|socket| of_socket(needed, socket)).collect()
 }
 
-fn of_socket(socket: &Socket) -> Vec<Check> {
+fn of_socket(needed: bool, socket: &Socket) -> Vec<Check> {
     match &socket.greeted {
-        Ok(runtime) => vec![version(socket, runtime), conditions(runtime), events(runtime)],
+        Ok(runtime) => vec![version(socket, runtime), conditions(needed, runtime), image(runtime), events(runtime)],
+        Err(why) if needed => vec![Check::fail(NAME, why, "as it says, or --runtime embedded, which needs none")],
         // Pods run without it.
         Err(why) => vec![Check::warn(NAME, why, "as it says; the embedded runtime does not need it")],
     }
@@ -26,7 +29,7 @@ fn version(socket: &Socket, runtime: &Greeted) -> Check {
     Check::ok(NAME, format!("{} {} at {}, cgroups by {driver}", runtime.name, runtime.version, socket.endpoint))
 }
 
-fn conditions(runtime: &Greeted) -> Check {
+fn conditions(needed: bool, runtime: &Greeted) -> Check {
     const NAME: &str = "cri conditions";
     if runtime.unmet.is_empty() {
         return Check::ok(NAME, "it is ready, and so is its network");
@@ -37,7 +40,24 @@ fn conditions(runtime: &Greeted) -> Check {
     } else {
         "look into the runtime's log (journalctl -u containerd, journalctl -u crio)"
     };
-    Check::warn(NAME, runtime.unmet.join("; "), advice)
+    let found = runtime.unmet.join("; ");
+    if needed && !network { Check::fail(NAME, found, advice) } else { Check::warn(NAME, found, advice) }
+}
+
+/// Each sandbox has a process of the runtime's own image.
+fn image(runtime: &Greeted) -> Check {
+    const NAME: &str = "cri sandbox image";
+    match &runtime.sandbox_image {
+        SandboxImage::Present(name) => Check::ok(NAME, format!("{name} is in its store")),
+        SandboxImage::Absent(name) => Check::warn(
+            NAME,
+            format!("{name} is not in its store: the first Pod waits until it is pulled, and fails where it can't be"),
+            format!(
+                "ctr -n k8s.io images pull {name}, or import it; or another sandbox_image in the runtime's configuration"
+            ),
+        ),
+        SandboxImage::Untold => Check::skipped(NAME, "this runtime does not tell which one it uses", ""),
+    }
 }
 
 /// Judged by version: a stream that is opened to try it takes events away from whoever reads them.
@@ -56,6 +76,12 @@ fn events(runtime: &Greeted) -> Check {
             "each event reaches one reader only: a kubelet or another agent beside this one takes some",
             "containerd 2.0 or newer where several programs read events",
         ),
+        ("cri-o", (Some(1), Some(minor))) if minor < 26 => Check::warn(
+            NAME,
+            "it has none: every container is looked at each second",
+            "CRI-O 1.26 or newer, with enable_pod_events = true",
+        ),
+        ("cri-o", _) => Check::ok(NAME, "if enable_pod_events = true is in its configuration"),
         _ => Check::ok(NAME, "as far as its version tells"),
     }
 }
@@ -71,12 +97,13 @@ mod tests {
             version: version.to_owned(),
             systemd: false,
             unmet: unmet.iter().map(|text| (*text).to_owned()).collect(),
+            sandbox_image: SandboxImage::Untold,
         };
         Socket { endpoint: "unix:///x.sock".to_owned(), greeted: Ok(greeted) }
     }
 
     fn levels(sockets: &[Socket]) -> Vec<Level> {
-        checks(sockets).iter().map(|check| check.result).collect()
+        checks(false, sockets).iter().map(|check| check.result).collect()
     }
 
     #[test]
@@ -87,9 +114,10 @@ mod tests {
             ("containerd", "1.7.24~ds1", Warn),
             ("containerd", "v2.1.9", Ok),
             ("cri-o", "1.31.0", Ok),
+            ("cri-o", "1.25.4", Warn),
             ("containerd", "unknown", Ok),
         ] {
-            assert_eq!(levels(&[socket(name, version, &[])]), [Ok, Ok, level], "{name} {version}");
+            assert_eq!(levels(&[socket(name, version, &[])]), [Ok, Ok, Level::Skipped, level], "{name} {version}");
         }
     }
 
@@ -101,11 +129,35 @@ mod tests {
     }
 
     #[test]
+    fn one_that_pods_are_to_run_by_must_work() {
+        let silent = || Socket { greeted: Err("nothing listens".to_owned()), ..socket("", "", &[]) };
+        assert_eq!(checks(true, &[silent()])[0].result, Level::Fail);
+        let level = |unmet| checks(true, &[socket("containerd", "2.1.9", &[unmet])])[1].result;
+        assert_eq!(level("RuntimeReady is false"), Level::Fail);
+        assert_eq!(level("NetworkReady is false"), Level::Warn, "Pods on the host's network run");
+    }
+
+    #[test]
+    fn the_image_of_sandboxes() {
+        for (found, level) in [
+            (SandboxImage::Present("pause:3".to_owned()), Level::Ok),
+            (SandboxImage::Absent("pause:3".to_owned()), Level::Warn),
+            (SandboxImage::Untold, Level::Skipped),
+        ] {
+            let mut one = socket("containerd", "1.7.24", &[]);
+            one.greeted.as_mut().unwrap().sandbox_image = found;
+            let check = checks(true, &[one]).remove(2);
+            assert_eq!(check.result, level, "{check:?}");
+        }
+    }
+
+    #[test]
     fn what_the_runtime_says_of_itself_is_told() {
-        let found = checks(&[socket("containerd", "2.1.9", &["NetworkReady is false: no CNI"])]);
+        let found = checks(false, &[socket("containerd", "2.1.9", &["NetworkReady is false: no CNI"])]);
         assert_eq!(found[1].result, Level::Warn);
         assert!(found[1].advice.contains("hostNetwork"), "{found:?}");
-        let found = checks(&[socket("containerd", "2.1.9", &["RuntimeReady is false", "NetworkReady is false"])]);
+        let found =
+            checks(false, &[socket("containerd", "2.1.9", &["RuntimeReady is false", "NetworkReady is false"])]);
         assert!(found[1].advice.contains("log"), "{found:?}");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use minke_cri::SandboxImage;
 use minke_kubelet::eviction::Level;
 
 /// Whether something can be done here, as tried.
@@ -47,6 +48,8 @@ pub(super) struct Facts {
     pub(super) disk: Option<Disk>,
     /// The instance's agent.
     pub(super) agent: Agent,
+    /// The instance has its Pods on a runtime with CRI, or is to: then one that can't be used is a failure.
+    pub(super) cri: bool,
     /// Sockets of container runtimes.
     pub(super) sockets: Vec<Socket>,
 }
@@ -71,6 +74,8 @@ pub(super) struct Greeted {
     pub(super) systemd: bool,
     /// Its conditions that are not met.
     pub(super) unmet: Vec<String>,
+    /// The image of sandboxes.
+    pub(super) sandbox_image: SandboxImage,
 }
 
 /// Control groups.

@@ -34,11 +34,12 @@ pub(super) fn judge(facts: &Facts) -> Vec<Check> {
         network::nat(facts),
         network::forwarding(facts),
         network::cni(&facts.cni),
+        network::ports(facts),
         inotify(facts),
         disk::space(facts.disk.as_ref()),
         agent(&facts.agent),
     ];
-    checks.extend(cri::checks(&facts.sockets));
+    checks.extend(cri::checks(facts.cri, &facts.sockets));
     checks
 }
 
@@ -219,6 +220,7 @@ mod tests {
             inotify: (Some(128), Some(65536)),
             disk: None,
             agent: Agent::None,
+            cri: false,
             sockets: Vec::new(),
         }
     }
@@ -281,6 +283,21 @@ mod tests {
         assert_eq!(check("namespaces", |f| f.namespace_limits = no("max_user_namespaces")).0, Level::Warn);
         assert_eq!(check("inotify", |f| f.inotify = (Some(16), Some(65536))).0, Level::Warn);
         assert_eq!(check("inotify", |f| f.inotify = (None, None)).0, Level::Warn);
+    }
+
+    #[test]
+    fn who_makes_host_ports() {
+        let with = |plugins: &[&str]| {
+            let plugins = plugins.iter().map(|name| (*name).to_owned()).collect();
+            Cni { first: Some(("10-a.conflist".to_owned(), Ok(plugins))), ..Cni::default() }
+        };
+        assert_eq!(check("ports", |_| {}).0, Level::Ok, "the built-in bridge does");
+        assert_eq!(check("ports", |f| f.nf_tables = Tried::Refused("no".to_owned())).0, Level::Warn);
+        assert_eq!(check("ports", |f| f.nf_tables = Tried::Unseen("no root".to_owned())).0, Level::Skipped);
+        assert_eq!(check("ports", |f| f.cni = with(&["bridge", "portmap"])).0, Level::Ok);
+        let (level, found) = check("ports", |f| f.cni = with(&["bridge"]));
+        assert_eq!((level, found.contains("portmap")), (Level::Warn, true), "{found}");
+        assert_eq!(check("ports", |f| f.cri = true).0, Level::Warn, "a runtime with CRI has no bridge of ours");
     }
 
     #[test]

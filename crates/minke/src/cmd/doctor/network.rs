@@ -50,6 +50,29 @@ pub(super) fn cni(cni: &Cni) -> Check {
     }
 }
 
+/// Who makes `hostPort`s: the built-in bridge, or the plugin of CNI that is there for it.
+pub(super) fn ports(facts: &Facts) -> Check {
+    const NAME: &str = "ports";
+    match &facts.cni.first {
+        Some((_, Ok(plugins))) if plugins.iter().any(|plugin| plugin == "portmap") => {
+            Check::ok(NAME, "host ports by CNI's portmap")
+        }
+        Some((file, Ok(_))) => {
+            let found = format!("{file} has no portmap: a Pod's hostPort leads nowhere");
+            Check::warn(NAME, found, "add portmap to its plugins, with the capability portMappings")
+        }
+        None | Some((_, Err(_))) if facts.cri => {
+            let found = "a runtime with CRI has host ports from CNI, which has no configuration here";
+            Check::warn(NAME, found, "install a CNI configuration with portmap; Pods with hostNetwork: true need none")
+        }
+        None | Some((_, Err(_))) => match &facts.nf_tables {
+            Tried::Works => Check::ok(NAME, "host ports by the built-in bridge"),
+            Tried::Refused(_) => Check::warn(NAME, "no host ports without nf_tables", "see nf_tables"),
+            Tried::Unseen(why) => Check::skipped(NAME, why, "run minke doctor as root"),
+        },
+    }
+}
+
 /// The plugins that a file of CNI asks for; a list of them or a single one.
 pub(super) fn plugins(text: &str) -> Result<Vec<String>, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;

@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::facts::{Agent, Cgroups, Cni, Disk, Facts, Greeted, Socket, Tried};
 use super::network::plugins;
+use crate::backend::{Backend, Wanted};
 use crate::client::Client;
 use crate::place::Place;
 
@@ -43,7 +44,8 @@ pub(super) async fn look(client: &Client) -> Facts {
         inotify: (number("/proc/sys/fs/inotify/max_user_instances"), number("/proc/sys/fs/inotify/max_user_watches")),
         disk: disk(&client.place().state),
         agent: agent(client).await,
-        sockets: sockets().await,
+        cri: matches!(backend(client.place()), Some(Wanted::Cri(_))),
+        sockets: sockets(backend(client.place())).await,
     }
 }
 
@@ -171,17 +173,33 @@ fn disk(state: &Path) -> Option<Disk> {
     })
 }
 
-/// Greets the runtimes that are where they usually are.
-async fn sockets() -> Vec<Socket> {
+/// The runtime that is asked for, else that of the instance.
+fn backend(place: &Place) -> Option<Wanted> {
+    place.backend.clone().or_else(|| match Backend::remembered(&place.state)? {
+        Backend::Embedded => Some(Wanted::Embedded),
+        Backend::Cri(endpoint) => Some(Wanted::Cri(Some(endpoint))),
+    })
+}
+
+/// Greets the runtime that Pods are to run by, else those that are where they usually are.
+async fn sockets(wanted: Option<Wanted>) -> Vec<Socket> {
+    let known = WELL_KNOWN.into_iter().filter(|path| Path::new(path).exists()).filter_map(|p| Endpoint::parse(p).ok());
+    let endpoints: Vec<Endpoint> = match wanted {
+        Some(Wanted::Cri(Some(endpoint))) => vec![endpoint],
+        Some(Wanted::Cri(None)) => match Endpoint::find() {
+            Ok(endpoint) => vec![endpoint],
+            Err(error) => return vec![Socket { endpoint: String::new(), greeted: Err(error_chain(&error)) }],
+        },
+        None | Some(Wanted::Embedded) => known.collect(),
+    };
     let mut seen = Vec::new();
-    for path in WELL_KNOWN.into_iter().filter(|path| Path::new(path).exists()) {
-        seen.push(Socket { endpoint: path.to_owned(), greeted: greet(path).await });
+    for endpoint in endpoints {
+        seen.push(Socket { endpoint: endpoint.to_string(), greeted: greet(endpoint).await });
     }
     seen
 }
 
-async fn greet(endpoint: &str) -> Result<Greeted, String> {
-    let endpoint = Endpoint::parse(endpoint).map_err(|error| error_chain(&error))?;
+async fn greet(endpoint: Endpoint) -> Result<Greeted, String> {
     let opened = CriRuntime::open(CriConfig { endpoint }, Arc::new(SystemClock)).await;
     let runtime = opened.map_err(|error| error_chain(&error))?;
     let facts = runtime.facts();
@@ -190,6 +208,7 @@ async fn greet(endpoint: &str) -> Result<Greeted, String> {
         version: facts.version.clone(),
         systemd: facts.cgroup_driver == CgroupDriver::Systemd,
         unmet: facts.unmet.clone(),
+        sandbox_image: runtime.sandbox_image().await.map_err(|error| error_chain(&error))?,
     })
 }
 
