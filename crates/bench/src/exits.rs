@@ -68,16 +68,16 @@ pub(crate) fn measure(runs: usize, many: usize) -> Result<Vec<Row>, Failure> {
 }
 
 /// A kubelet with its runtime and directories.
-struct Bed {
+pub(crate) struct Bed {
     place: TempState,
     kubelet: Kubelet,
 }
 
 /// A container that waits to be told to exit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
-    pod: String,
-    container: String,
+pub(crate) struct Waiting {
+    pub(crate) pod: String,
+    pub(crate) container: String,
 }
 
 impl Waiting {
@@ -96,14 +96,24 @@ impl Bed {
         write_image(&archive)?;
         let imported = runtime.images().import(ImportSource::Path(archive), &[]).await;
         imported.map_err(Failure::runtime("can't import the image"))?;
+        Self::over(place, Arc::new(runtime), mode, &format!("/minke-bench-{}", std::process::id())).await
+    }
+
+    /// A kubelet over a runtime that has the image.
+    pub(crate) async fn over(
+        place: TempState,
+        runtime: Arc<dyn Runtime>,
+        mode: RelistMode,
+        cgroup: &str,
+    ) -> Result<Self, Failure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let flags = place.root().join("flags");
         std::fs::create_dir(&flags).map_err(Failure::file("making", &flags))?;
-        let runtime: Arc<dyn Runtime> = Arc::new(runtime);
         let eviction = EvictionConfig { thresholds: Vec::new(), ..EvictionConfig::default() };
         let config = KubeletConfig {
             eviction,
             relist_mode: mode,
-            cgroup_root: format!("/minke-bench-{}", std::process::id()),
+            cgroup_root: cgroup.to_owned(),
             max_pods: 2_000,
             ..KubeletConfig::new("bench", place.state(), place.logs())
         };
@@ -116,7 +126,7 @@ impl Bed {
     }
 
     /// Starts Pods of so many containers each and waits until all run.
-    async fn run(&self, pods: usize, containers: usize) -> Result<Vec<Waiting>, Failure> {
+    pub(crate) async fn run(&self, pods: usize, containers: usize) -> Result<Vec<Waiting>, Failure> {
         let all: Vec<Waiting> = (0..pods)
             .flat_map(|p| (0..containers).map(move |c| Waiting { pod: format!("p{p}"), container: format!("c{c}") }))
             .collect();
@@ -185,13 +195,19 @@ impl Bed {
         Ok(begun.elapsed())
     }
 
+    /// What is reported from now on.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        self.kubelet.subscribe()
+    }
+
     /// Lets a container exit. It runs, so its shell has the pipe open or is about to.
-    fn release(&self, one: &Waiting) -> Result<(), Failure> {
+    pub(crate) fn release(&self, one: &Waiting) -> Result<(), Failure> {
         let path = one.pipe(&self.flags());
         std::fs::write(&path, "go\n").map_err(Failure::file("writing", &path))
     }
 
-    async fn clean_up(self) -> Result<(), Failure> {
+    /// Removes all Pods, and waits until they are gone.
+    pub(crate) async fn clear(&self) -> Result<(), Failure> {
         let mut changes = self.kubelet.subscribe();
         for report in self.kubelet.reports() {
             let uid = report.pod.metadata.uid.as_deref().and_then(|uid| minke_core::identity::PodUid::new(uid).ok());
@@ -207,12 +223,19 @@ impl Bed {
         };
         let stuck = |_| Failure::Unexpected("pods could not be removed".to_owned());
         timeout(PATIENCE, gone).await.map_err(stuck)?;
+        let pipes = std::fs::read_dir(self.flags()).into_iter().flatten().flatten();
+        pipes.for_each(|pipe| drop(std::fs::remove_file(pipe.path())));
+        Ok(())
+    }
+
+    pub(crate) async fn clean_up(self) -> Result<(), Failure> {
+        self.clear().await?;
         self.kubelet.shutdown().await;
         Ok(())
     }
 }
 
-async fn next(changes: &mut Subscription) -> Result<PodReport, Failure> {
+pub(crate) async fn next(changes: &mut Subscription) -> Result<PodReport, Failure> {
     let late = |_| Failure::Unexpected(format!("no change of any pod for {} s", PATIENCE.as_secs()));
     loop {
         match timeout(PATIENCE, changes.next()).await.map_err(late)? {
@@ -222,11 +245,11 @@ async fn next(changes: &mut Subscription) -> Result<PodReport, Failure> {
     }
 }
 
-fn statuses(report: &PodReport) -> impl Iterator<Item = &k8s_openapi::api::core::v1::ContainerStatus> {
+pub(crate) fn statuses(report: &PodReport) -> impl Iterator<Item = &k8s_openapi::api::core::v1::ContainerStatus> {
     report.pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten())
 }
 
-fn ended_with(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Option<i32> {
+pub(crate) fn ended_with(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Option<i32> {
     status.state.as_ref()?.terminated.as_ref().map(|t| t.exit_code)
 }
 

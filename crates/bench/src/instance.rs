@@ -37,16 +37,24 @@ pub(crate) fn manifest(prefix: &str, count: usize) -> String {
 pub(crate) struct Instance {
     binary: PathBuf,
     place: TempState,
+    /// The socket of its runtime, if that is not the embedded one.
+    endpoint: Option<PathBuf>,
 }
 
 impl Instance {
     pub(crate) fn new(binary: &Path) -> Result<Self, Failure> {
         let place = TempState::new().map_err(Failure::file("making", Path::new("a state directory")))?;
-        let instance = Self { binary: binary.to_owned(), place };
+        let instance = Self { binary: binary.to_owned(), place, endpoint: None };
         let archive = instance.place.root().join("image.tar");
         write_image(&archive)?;
         instance.import(&archive)?;
         Ok(instance)
+    }
+
+    /// One on a runtime with CRI that has the image.
+    pub(crate) fn on(binary: &Path, endpoint: PathBuf) -> Result<Self, Failure> {
+        let place = TempState::new().map_err(Failure::file("making", Path::new("a state directory")))?;
+        Ok(Self { binary: binary.to_owned(), place, endpoint: Some(endpoint) })
     }
 
     pub(crate) fn command(&self) -> Command {
@@ -56,6 +64,9 @@ impl Instance {
         command.arg("--state-dir").arg(self.place.state());
         command.arg("--run-dir").arg(self.place.run());
         command.arg("--log-dir").arg(self.place.logs());
+        if let Some(endpoint) = &self.endpoint {
+            command.arg("--runtime-endpoint").arg(endpoint);
+        }
         command
     }
 

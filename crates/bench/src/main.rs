@@ -13,6 +13,7 @@
 //! | pods | `minke run`, manifest → Running | `podman play kube` with runc |
 //! | container | create + start by the embedded runtime, and a command in it | `runc`, `crun`: create, start, exec |
 //! | memory | shims and agent with many idle Pods | budgets of the design |
+//! | cri | the agent on a private containerd: Pod start, exits, 50 Pods, idle cost; the embedded runtime | the calls alone, containerd's own events, polling; containerd |
 //! | exits | container exit → its status, by events | the same core, polling each second |
 //! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
 //! | relist | a full relist of 10,000 containers, over a runtime in memory (`--features fake`) | the two lists alone |
@@ -25,6 +26,7 @@
 //! and bridges are removed at the end.
 
 mod container;
+mod cri;
 mod exits;
 mod failure;
 mod idle;
@@ -110,6 +112,8 @@ enum Section {
     Relist,
     /// Unpacking a layer
     Unpack,
+    /// On a containerd out of Debian's packages (fetched once), and the embedded runtime beside it
+    Cri,
 }
 
 fn main() -> ExitCode {
@@ -185,6 +189,9 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     }
     if wanted(Section::Unpack) {
         add(unpack::measure(&minke, cli.layer, cli.runs.min(5))?);
+    }
+    if wanted(Section::Cri) {
+        add(cri::measure(&minke, cli.runs, Duration::from_secs(cli.idle_span.min(20)))?);
     }
     println!("{report}");
     Ok(())

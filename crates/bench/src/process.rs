@@ -64,6 +64,11 @@ impl Process {
         Self { directory: PathBuf::from("/proc/self"), arguments: Vec::new() }
     }
 
+    /// The one with this number.
+    pub(crate) fn of(pid: impl std::fmt::Display) -> Self {
+        Self { directory: PathBuf::from(format!("/proc/{pid}")), arguments: Vec::new() }
+    }
+
     /// Every process one of whose arguments contains a path.
     pub(crate) fn mentioning(path: &Path) -> Vec<Self> {
         let path = path.to_string_lossy().into_owned();

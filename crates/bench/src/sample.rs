@@ -10,6 +10,8 @@ pub(crate) enum Unit {
     KibiBytes,
     /// Of one core.
     Percent,
+    /// Whole things.
+    Number,
 }
 
 /// Measurements of one thing; never empty.
@@ -56,6 +58,7 @@ impl fmt::Display for Sample {
             Unit::Milliseconds => (1.0, "ms"),
             Unit::KibiBytes => (1024.0, "MiB"),
             Unit::Percent => (1.0, "%"),
+            Unit::Number => return write!(f, "{:.0}", self.median()),
         };
         let number = |value: f64| {
             let value = value / divisor;
