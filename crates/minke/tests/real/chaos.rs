@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::support::{Instance, Ran, pod_with, wait_async, with_instance};
 
 /// SplitMix64: choices that a seed repeats.
-struct Choices(u64);
+pub(crate) struct Choices(pub(crate) u64);
 
 impl Choices {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Choices {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 }
@@ -155,11 +155,11 @@ impl Churn<'_> {
     }
 }
 
-fn find(pods: &Value, name: &str) -> Option<Value> {
+pub(crate) fn find(pods: &Value, name: &str) -> Option<Value> {
     pods.as_array().unwrap().iter().find(|p| p["name"] == name).cloned()
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

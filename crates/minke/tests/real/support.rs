@@ -28,7 +28,8 @@ pub(crate) async fn with_instance<F: Future<Output = ()>>(name: &str, test: impl
     test(Instance::new().await).await;
 }
 
-fn why_not() -> Option<&'static str> {
+/// What this machine lacks for real containers.
+pub(crate) fn why_not() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("needs root");
     }
@@ -72,11 +73,18 @@ impl From<Output> for Ran {
 #[derive(Debug)]
 pub(crate) struct Instance {
     place: TempState,
+    /// The socket of a runtime that is not the embedded one.
+    endpoint: Option<PathBuf>,
 }
 
 impl Instance {
+    /// One whose Pods are on the runtime at this socket, which must outlive it or be cleared by others.
+    pub(crate) fn on(endpoint: PathBuf) -> Self {
+        Self { place: TempState::new().unwrap(), endpoint: Some(endpoint) }
+    }
+
     async fn new() -> Self {
-        let instance = Self { place: TempState::new().unwrap() };
+        let instance = Self { place: TempState::new().unwrap(), endpoint: None };
         let archive = instance.root().join("busybox.tar");
         std::fs::write(&archive, image_archive()).unwrap();
         instance.minke(&["image", "import", archive.to_str().unwrap()]).await.expect(0);
@@ -103,6 +111,9 @@ impl Instance {
             .args(arguments)
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        if let Some(endpoint) = &self.endpoint {
+            command.env("MINKE_RUNTIME_ENDPOINT", endpoint);
+        }
         command
     }
 
@@ -221,6 +232,14 @@ impl Instance {
         entries.filter_map(of).collect()
     }
 
+    /// Kills them, and what is left in cgroups of Pods.
+    fn kill_processes(&self) {
+        let members = self.pod_cgroups().iter().flat_map(|group| members(group)).collect::<Vec<_>>();
+        for pid in self.processes().into_iter().map(|(pid, _)| pid).chain(members).filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
     /// Cgroups of Pods, on every hierarchy.
     pub(crate) fn pod_cgroups(&self) -> Vec<PathBuf> {
         let uids: Vec<String> = self.instance_name().into_iter().collect();
@@ -232,6 +251,14 @@ impl Instance {
             }
         }
         found
+    }
+
+    /// The instance's own cgroup, on every hierarchy: empty directories may be left of it.
+    pub(crate) fn cgroup_roots(&self) -> Vec<PathBuf> {
+        let name = self.instance_name().unwrap_or_default();
+        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path());
+        let roots = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(&name));
+        roots.filter(|root| root.exists()).collect()
     }
 
     /// The instance's cgroup, `minke-…`: eight digits of the state directory's hash.
@@ -250,6 +277,10 @@ impl Drop for Instance {
         if std::thread::panicking() {
             eprintln!("--- agent.log\n{}", self.agent_log());
         }
+        if self.endpoint.is_some() {
+            // The runtime may be gone, and goes anyway with all that it has.
+            return self.kill_processes();
+        }
         let mut remove = std::process::Command::new(env!("CARGO_BIN_EXE_minke"));
         remove
             .env("MINKE_STATE_DIR", self.place.state())
@@ -262,11 +293,7 @@ impl Drop for Instance {
             Ok(output) if output.status.success() => {}
             other => eprintln!("can't clean up: {other:?}"),
         }
-        for (pid, _) in self.processes() {
-            if let Some(pid) = Pid::from_raw(pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+        self.kill_processes();
         if let Some(bridge) = self.bridge() {
             let _ = std::process::Command::new("ip").args(["link", "delete", &bridge]).output();
             let _ = std::process::Command::new("nft").args(["delete", "table", "inet", &bridge]).output();
@@ -349,4 +376,12 @@ fn collect_pods(directory: &Path, found: &mut Vec<PathBuf>) {
             }
         }
     }
+}
+
+/// The processes of a cgroup and of those below it.
+fn members(group: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let below = std::fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
+    let below = below.filter(|path| path.is_dir()).flat_map(|path| members(&path));
+    text.lines().filter_map(|line| line.parse().ok()).chain(below).collect()
 }

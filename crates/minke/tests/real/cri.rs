@@ -1,0 +1,109 @@
+//! Pods on a runtime with CRI: the same commands, and what is said when the runtime goes away.
+
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use minke_testkit::containerd::Release;
+use tokio::time::Instant;
+
+use crate::containerd::{OnContainerd, with_containerd};
+use crate::support::{Instance, Running, wait_async, why_not};
+
+#[tokio::test]
+async fn pods_live_and_go_on_containerd_1_6() {
+    with_containerd("pods_live_and_go", Release::Bookworm, pods_live_and_go).await;
+}
+
+#[tokio::test]
+async fn pods_live_and_go_on_containerd_1_7() {
+    with_containerd("pods_live_and_go", Release::Trixie, pods_live_and_go).await;
+}
+
+#[tokio::test]
+async fn pods_live_and_go_on_containerd_2_1() {
+    with_containerd("pods_live_and_go", Release::Sid, pods_live_and_go).await;
+}
+
+async fn pods_live_and_go(bed: OnContainerd) {
+    let m = &bed.m;
+    let job = m.pod("job", "Never", "echo hello; exit 7");
+    let ran = m.minke(&["run", &job, "--until", "completed", "-o", "json"]).await.expect(1);
+    assert_eq!(ran.json()["pods"][0]["containers"][0]["exitCode"], 7);
+    assert_eq!(m.minke(&["logs", "job"]).await.expect(0).out, "hello\n");
+    let web = m.pod("web", "Always", "trap 'exit 0' TERM; while :; do sleep 0.1; done");
+    m.minke(&["run", &web]).await.expect(0);
+    let before = m.ps("web").await.unwrap();
+    assert!(before["podIP"].is_string(), "{before:#}");
+    // Another agent finds it as it was.
+    assert!(m.kill_agent().await);
+    assert_eq!(m.ps("web").await.unwrap()["containers"], before["containers"]);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn while_the_runtime_is_away_nothing_is_started_or_reported_dead() {
+    let name = "while_the_runtime_is_away_nothing_is_started_or_reported_dead";
+    with_containerd(name, Release::Sid, async |mut bed| {
+        let m = &bed.m;
+        let web = m.pod("web", "Always", "trap 'exit 0' TERM; while :; do sleep 0.1; done");
+        m.minke(&["run", &web]).await.expect(0);
+        let before = m.ps("web").await.unwrap();
+
+        bed.containerd.kill();
+        wait_async("the agent to notice", async || metric(m, "minke_runtime_answers").await == "0").await;
+        let shown = m.minke(&["ps"]).await.expect(0);
+        assert!(shown.err.contains("the container runtime has not answered for"), "{}", shown.err);
+        assert!(shown.out.contains("Running"), "{}", shown.out);
+        assert_eq!(m.ps("web").await.unwrap()["containers"], before["containers"], "as it was seen last");
+        let late = m.pod("late", "Never", "sleep 1000");
+        let waiting: Running = m.spawn(&["run", &late]);
+        wait_async("the new Pod to be taken on", async || m.ps("late").await.is_some()).await;
+        let ended = m.spawn(&["rm", "--force", "web"]);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(m.ps("late").await.unwrap()["phase"], "Pending", "nothing was started");
+        let web = m.ps("web").await.unwrap();
+        assert!(web["containers"][0]["exitCode"].is_null(), "nobody knows that it has ended: {web:#}");
+
+        bed.containerd.restart().await.unwrap();
+        let back = Instant::now();
+        let m = &bed.m;
+        waiting.end().await.expect(0);
+        ended.end().await.expect(0);
+        println!("after {} ms everything that waited was done", back.elapsed().as_millis());
+        wait_async("the agent to notice", async || metric(m, "minke_runtime_answers").await == "1").await;
+        let shown = m.minke(&["ps"]).await.expect(0);
+        assert!(!shown.err.contains("has not answered"), "{}", shown.err);
+        bed.end().await;
+    })
+    .await;
+}
+
+/// The value of a metric without labels.
+async fn metric(m: &Instance, name: &str) -> String {
+    let text = m.minke(&["metrics"]).await.expect(0).out;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_socket_that_is_no_runtimes_is_told_with_what_to_do() {
+    if let Some(reason) = why_not() {
+        return println!("SKIPPED a_socket_that_is_no_runtimes_is_told_with_what_to_do: {reason}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let _silent = UnixListener::bind(at("silent.sock")).unwrap();
+    drop(UnixListener::bind(at("ended.sock")).unwrap());
+    std::fs::write(at("file"), "").unwrap();
+    for (name, says) in [
+        ("none.sock", "is the container runtime running"),
+        ("file", "is no socket"),
+        ("ended.sock", "nothing listens"),
+        ("silent.sock", "does not answer"),
+    ] {
+        let m = Instance::on(at(name));
+        let ran = m.minke(&["run", &m.pod("a", "Never", "true")]).await.expect(5);
+        assert!(ran.err.contains(says), "{name}: {}", ran.err);
+        assert!(m.agent().is_none(), "{name}: no agent stays");
+    }
+}
