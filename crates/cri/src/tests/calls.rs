@@ -271,7 +271,8 @@ async fn a_container_is_stopped_when_the_runtime_shows_it_as_ended() {
         ..Default::default()
     };
     fake.state().statuses.insert("c1".to_owned(), running.clone());
-    let stop = runtime.stop_container(&ContainerId("c1".to_owned()), Duration::ZERO);
+    let id = ContainerId("c1".to_owned());
+    let stop = runtime.stop_container(&id, Duration::ZERO);
     let end = async {
         while fake.calls("ContainerStatus") < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;

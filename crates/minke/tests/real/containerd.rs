@@ -13,6 +13,14 @@ use minke_testkit::{BUSYBOX, busybox_image};
 
 use crate::support::{IMAGE, Instance, wait, wait_async};
 
+/// The variable that asks for these tests.
+pub(crate) const ASKED: &str = "MINKE_TEST_ON_CONTAINERD";
+
+/// Whether these tests are asked for.
+pub(crate) fn asked_for() -> bool {
+    std::env::var_os(ASKED).is_some()
+}
+
 /// An instance and its runtime. Dropped in this order.
 pub(crate) struct OnContainerd {
     pub(crate) m: Instance,
@@ -35,6 +43,9 @@ pub(crate) async fn with_containerd<F: Future<Output = ()>>(
 
 impl OnContainerd {
     async fn start(release: Release) -> Result<Self, String> {
+        if !asked_for() {
+            return Err(format!("takes minutes; set {ASKED}=1"));
+        }
         if !Path::new(BUSYBOX).exists() {
             return Err("needs Debian's package busybox-static".to_owned());
         }

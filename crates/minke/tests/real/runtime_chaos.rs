@@ -21,7 +21,7 @@ use crate::chaos::{Choices, find, setting};
 use crate::containerd::{OnContainerd, with_containerd};
 use crate::support::{IMAGE, PATIENCE, Ran, pod_with};
 
-/// On three containerds this is what `./test` has the time for.
+/// On three containerds these are some minutes.
 const ROUNDS: u64 = 70;
 
 #[tokio::test]
