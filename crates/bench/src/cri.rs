@@ -270,7 +270,7 @@ fn idle(
         command.args(["agent", "--relist", mode]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut agent =
             command.spawn().map_err(|source| Failure::Start { program: "minke agent".to_owned(), source })?;
-        let measured = (|| {
+        let measured: Result<[f64; 2], Failure> = (|| {
             instance.wait_for_the_start()?;
             if mode == "generic" {
                 instance.run(&manifest("idle", IDLE))?;
