@@ -149,6 +149,11 @@ impl Demand {
         self.jobs.retain(|_, job| now < job.expires(&lifetimes));
     }
 
+    /// The job is somebody else's.
+    pub fn forget(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+    }
+
     /// When something expires.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {

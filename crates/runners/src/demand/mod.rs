@@ -9,6 +9,8 @@
 
 mod book;
 mod labels;
+mod router;
 
 pub use book::{Change, Demand, JobEvent, Lifetimes, Poll, Status};
 pub use labels::{Labels, SetLabels, route};
+pub use router::{Reach, Router, Serves, SetKey, Told};

@@ -1,9 +1,11 @@
 //! What the engine hears, and what it says.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::demand::{JobEvent, Poll};
-use crate::ids::{RunnerId, Slot};
+use crate::ids::{JobId, RunnerId, Slot};
 use crate::life::{BadRecord, PodFacts, Record, Removal, Timing};
 use crate::plan::Scaling;
 
@@ -118,6 +120,10 @@ pub enum Input {
     },
     /// A job that is this set's.
     Job(JobEvent),
+    /// A queued job that is another set's now.
+    Elsewhere(JobId),
+    /// Slots that can't be filled for now, whatever is in them: their claims are on their way out.
+    Closed(BTreeSet<Slot>),
     /// The jobs of a source that are this set's.
     Polled(Poll),
     /// The set was changed.

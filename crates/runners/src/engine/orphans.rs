@@ -39,6 +39,11 @@ impl Orphans {
         self.known.is_empty()
     }
 
+    /// Whether nobody is known or suspected.
+    pub(super) fn is_clean(&self) -> bool {
+        self.known.is_empty() && self.suspects.is_empty()
+    }
+
     pub(super) fn add(&mut self, id: RunnerId, now: Timestamp) {
         self.suspects.remove(&id);
         self.known.entry(id).or_insert(Orphan { due: now, tries: 0 });

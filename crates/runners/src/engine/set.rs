@@ -1,10 +1,12 @@
 //! The engine.
 
+mod answers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::inputs::{Command, Input, NotCreated, Refused, Seen, Settings, Warning};
+use super::inputs::{Command, Input, Seen, Settings, Warning};
 use super::orphans::Orphans;
 use crate::demand::{Change, Demand};
 use crate::ids::{RunnerId, Slot};
@@ -47,6 +49,8 @@ pub struct Engine {
     entries: BTreeMap<Slot, Entry>,
     /// Pods whose state can't be read, until they end.
     unreadable: BTreeMap<Slot, String>,
+    /// Slots that can't be filled.
+    closed: BTreeSet<Slot>,
     demand: Demand,
     memory: Memory,
     orphans: Orphans,
@@ -56,6 +60,8 @@ pub struct Engine {
     synced: bool,
     listed: Option<Timestamp>,
     look: bool,
+    /// When the last list was begun, if it had nobody of this set whom no Pod belongs to.
+    clean: Option<Timestamp>,
     counts: Counts,
     holds: Vec<Hold>,
     plan_wake: Option<Timestamp>,
@@ -69,6 +75,7 @@ impl Engine {
             settings,
             entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            closed: BTreeSet::new(),
             demand: Demand::default(),
             memory: Memory::default(),
             orphans: Orphans::default(),
@@ -77,6 +84,7 @@ impl Engine {
             synced: false,
             listed: None,
             look: false,
+            clean: None,
             counts: Counts::default(),
             holds: Vec::new(),
             plan_wake: None,
@@ -134,6 +142,17 @@ impl Engine {
         &self.orphans
     }
 
+    /// When the last list was begun, if the forge had no registration of this set that no Pod belongs to.
+    #[must_use]
+    pub fn clean(&self) -> Option<Timestamp> {
+        self.clean
+    }
+
+    /// Wants a list soon.
+    pub fn look(&mut self) {
+        self.look = true;
+    }
+
     /// How many Pods hold a slot and say nothing that can be understood.
     #[must_use]
     pub fn unreadable(&self) -> usize {
@@ -152,6 +171,11 @@ impl Engine {
                 self.unreadable.retain(|slot, _| slots.contains(slot));
                 for pod in pods {
                     self.seen(pod, now, commands);
+                }
+                if !self.synced {
+                    // What the one before wanted is not known: who is here was wanted, until what jobs want has been heard.
+                    let live = self.runners().filter(|runner| !runner.ended()).count();
+                    self.memory.window.push(u32::try_from(live).unwrap_or(u32::MAX), now);
                 }
                 self.synced = true;
             }
@@ -180,6 +204,8 @@ impl Engine {
                 let change = self.demand.apply(job, now);
                 self.job_changed(change, now, commands);
             }
+            Input::Elsewhere(job) => self.demand.forget(job),
+            Input::Closed(slots) => self.closed = slots,
             Input::Polled(poll) => {
                 for change in self.demand.poll(poll, now) {
                     self.job_changed(Some(change), now, commands);
@@ -251,115 +277,6 @@ impl Engine {
         Entry { runner, name, registered, id, create_again: None, deleted: None }
     }
 
-    fn registered(
-        &mut self,
-        slot: Slot,
-        name: &str,
-        outcome: Result<RunnerId, Refused>,
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-    ) {
-        let waited_for = self.entries.get(&slot).is_some_and(|entry| entry.name == name);
-        match outcome {
-            Ok(id) if waited_for && self.has_room(slot, now) => {
-                self.refusals = 0;
-                self.step(slot, Event::Registered(id), now, commands);
-            }
-            Ok(id) => {
-                self.orphans.add(id, now);
-                if waited_for {
-                    self.step(slot, Event::NotRegistered, now, commands);
-                }
-            }
-            Err(refused) => {
-                if waited_for {
-                    self.step(slot, Event::NotRegistered, now, commands);
-                }
-                match refused {
-                    Refused::Conflict => {}
-                    Refused::Unavailable => self.refused(HoldReason::ForgeUnavailable, now),
-                    Refused::Credential => self.refused(HoldReason::Credential, now),
-                    Refused::Limited(until) => self.block(HoldReason::RateLimited, until),
-                }
-            }
-        }
-    }
-
-    /// Whether another Pod may be: the maximum may have been lowered while its registration was on its way.
-    fn has_room(&self, slot: Slot, now: Timestamp) -> bool {
-        let holds = |runner: &&Runner| runner.slot != slot && runner.life != Life::Requested && !runner.ended();
-        let others = self.runners().filter(holds).count();
-        let max = self.settings.scaling.limits(now).max;
-        u32::try_from(others).is_ok_and(|others| others < max)
-    }
-
-    /// Waits longer each time; what comes back of one batch is one refusal.
-    fn refused(&mut self, reason: HoldReason, now: Timestamp) {
-        if self.blocked.is_none_or(|blocked| blocked.until <= now) {
-            let wait = REFUSED * (1 << self.refusals.min(8));
-            self.refusals = self.refusals.saturating_add(1);
-            self.block(reason, now + wait.min(REFUSED_LONGEST));
-        }
-    }
-
-    fn block(&mut self, reason: HoldReason, until: Timestamp) {
-        if self.blocked.is_none_or(|blocked| blocked.until < until) {
-            self.blocked = Some(Blocked { reason, until });
-        }
-    }
-
-    fn created(
-        &mut self,
-        slot: Slot,
-        id: RunnerId,
-        outcome: Result<(), NotCreated>,
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-    ) {
-        let Some(entry) = self.entries.get_mut(&slot).filter(|entry| entry.runner.life.id() == Some(id)) else {
-            return;
-        };
-        entry.create_again = None;
-        match outcome {
-            // Of a Pod that exists the cache will tell whose it is; the deadline is for the case that it does not.
-            Ok(()) | Err(NotCreated::Exists) => {}
-            Err(NotCreated::Unknown) => entry.create_again = Some(now + CREATE_AGAIN),
-            Err(not @ (NotCreated::Quota | NotCreated::Invalid)) => {
-                self.step(slot, Event::NotCreated, now, commands);
-                let reason = if not == NotCreated::Quota { HoldReason::Quota } else { HoldReason::ApiUnavailable };
-                self.block(reason, now + QUOTA);
-            }
-        }
-    }
-
-    fn runners_listed(
-        &mut self,
-        began: Timestamp,
-        runners: &[super::ForgeRunner],
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-    ) {
-        let by_id: BTreeMap<RunnerId, &super::ForgeRunner> = runners.iter().map(|runner| (runner.id, runner)).collect();
-        let mut news = Vec::new();
-        for (slot, entry) in &self.entries {
-            let Some(id) = entry.runner.life.id() else { continue };
-            match by_id.get(&id) {
-                Some(listed) if listed.online || listed.busy => news.push((*slot, Event::Online { busy: listed.busy })),
-                Some(_) => {}
-                None if entry.registered + LIST_SLACK < began => news.push((*slot, Event::Missing)),
-                None => {}
-            }
-        }
-        for (slot, event) in news {
-            self.step(slot, event, now, commands);
-        }
-        let (ids, names): (BTreeSet<_>, BTreeSet<_>) =
-            self.entries.values().map(|entry| (entry.runner.life.id(), entry.name.as_str())).unzip();
-        let known =
-            |runner: &super::ForgeRunner| ids.contains(&Some(runner.id)) || names.contains(runner.name.as_str());
-        self.orphans.listed(&self.settings.set, runners, known, now);
-    }
-
     fn job_changed(&mut self, change: Option<Change>, now: Timestamp, commands: &mut Vec<Command>) {
         let (id, event) = match change {
             Some(Change::Started(job, Some(id))) => (id, Event::JobStarted(job)),
@@ -417,7 +334,7 @@ impl Engine {
             return None;
         }
         let Some(listed) = self.listed else { return Some(Timestamp::MIN) };
-        let empty = self.entries.is_empty() && self.orphans.is_empty();
+        let empty = self.entries.is_empty() && self.orphans.is_clean();
         let pause = if self.look {
             LIST_PAUSE
         } else if empty {
@@ -459,7 +376,7 @@ impl Engine {
 
     fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         let runners: Vec<Runner> = self.entries.values().map(|entry| entry.runner.clone()).collect();
-        let taken = self.unreadable.keys().copied().collect();
+        let taken = self.unreadable.keys().chain(&self.closed).copied().collect();
         let wanted = Wanted { queued: self.demand.queued(), running: self.demand.running() };
         let Settings { template, scaling, .. } = &self.settings;
         let (memory, blocked) = (&self.memory, self.blocked);

@@ -6,6 +6,7 @@
 pub mod answer;
 mod budget;
 pub mod github;
+pub mod lookalike;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -23,6 +24,9 @@ pub enum ForgeError {
     /// No answer.
     #[error("the forge can't be reached")]
     Unreachable(#[source] reqwest::Error),
+    /// No answer in time.
+    #[error("the forge did not answer in time")]
+    TimedOut,
     /// An answer that says nothing.
     #[error("the forge answered {0}")]
     Unavailable(u16),
@@ -64,6 +68,7 @@ impl ForgeError {
             Self::Limited(until) => Refused::Limited(*until),
             Self::Unauthorized(_) | Self::Credential(_) | Self::Forbidden(_) => Refused::Credential,
             Self::Unreachable(_)
+            | Self::TimedOut
             | Self::Unavailable(_)
             | Self::NotFound
             | Self::Unprocessable(_)
@@ -81,9 +86,12 @@ impl ForgeError {
             Self::Forbidden(_) => Removal::Forbidden,
             Self::Limited(until) => Removal::Limited(*until),
             Self::Unauthorized(_) | Self::Credential(_) => Removal::NoCredential,
-            Self::Unreachable(_) | Self::Unavailable(_) | Self::Conflict | Self::Malformed(_) | Self::Changing => {
-                Removal::Failed
-            }
+            Self::Unreachable(_)
+            | Self::TimedOut
+            | Self::Unavailable(_)
+            | Self::Conflict
+            | Self::Malformed(_)
+            | Self::Changing => Removal::Failed,
         }
     }
 }

@@ -64,6 +64,12 @@ impl Record {
         self.life.id()
     }
 
+    /// The state's word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        self.life.word()
+    }
+
     /// Whether the Pod keeps its finalizer: it may be deleted only when this is over.
     #[must_use]
     pub fn holds_pod(&self) -> bool {

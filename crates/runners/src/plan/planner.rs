@@ -92,6 +92,26 @@ pub enum HoldReason {
     ApiUnavailable,
 }
 
+impl HoldReason {
+    /// All there are.
+    pub const ALL: [Self; 14] = [
+        Self::AtMax,
+        Self::SlotsTaken,
+        Self::DrainsFirst,
+        Self::StabilisingUp,
+        Self::StabilisingDown,
+        Self::SurplusBusy,
+        Self::CrashLoop,
+        Self::Canary,
+        Self::KeepsOldTemplate,
+        Self::ForgeUnavailable,
+        Self::RateLimited,
+        Self::Credential,
+        Self::Quota,
+        Self::ApiUnavailable,
+    ];
+}
+
 /// Something is wanted and not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {

@@ -8,11 +8,11 @@ use super::validate::LABEL_SET;
 use crate::engine::Engine;
 use crate::plan::{Hold, HoldReason};
 
-/// The status to write; equal to the one that is there when nothing has changed.
+/// The status to write; equal to `written`, the one that is there, when nothing has changed.
 #[must_use]
-pub fn status(set: &RunnerSet, engine: &Engine, now: Timestamp) -> RunnerSetStatus {
+pub fn status(set: &RunnerSet, written: Option<&RunnerSetStatus>, engine: &Engine, now: Timestamp) -> RunnerSetStatus {
     let counts = engine.counts();
-    let previous = set.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let previous = written.map_or(&[][..], |status| &status.conditions);
     let generation = set.metadata.generation;
     let condition = |kind: &str, good: &str, about: &dyn Fn(HoldReason) -> bool| {
         let hold = engine.holds().iter().find(|hold| about(hold.reason));
@@ -48,6 +48,48 @@ pub fn status(set: &RunnerSet, engine: &Engine, now: Timestamp) -> RunnerSetStat
         selector: format!("{LABEL_SET}={}", set.metadata.name.as_deref().unwrap_or_default()),
         conditions,
     }
+}
+
+/// The status of a set that can't be: what it had stays, and the condition says all that is wrong.
+#[must_use]
+pub fn invalid_status(
+    set: &RunnerSet,
+    counts: Option<RunnerSetStatus>,
+    problems: &str,
+    now: Timestamp,
+) -> RunnerSetStatus {
+    let known = set.status.iter().flat_map(|status| &status.conditions);
+    let known = known.into_iter().find(|known| known.type_ == "Scaled" && known.reason == "Invalid");
+    let mut status = counts.or_else(|| set.status.clone()).unwrap_or_default();
+    let since = known.map_or(Time(now), |known| known.last_transition_time.clone());
+    status.conditions.retain(|condition| condition.type_ != "Scaled");
+    status.conditions.insert(
+        0,
+        Condition {
+            type_: "Scaled".to_owned(),
+            status: "False".to_owned(),
+            reason: "Invalid".to_owned(),
+            message: problems.to_owned(),
+            observed_generation: set.metadata.generation,
+            last_transition_time: since,
+        },
+    );
+    status.observed_generation = set.metadata.generation;
+    status
+}
+
+/// The status of a set that is none.
+#[must_use]
+pub fn unreadable_status(problem: &str, now: Timestamp) -> RunnerSetStatus {
+    let condition = Condition {
+        type_: "Scaled".to_owned(),
+        status: "False".to_owned(),
+        reason: "Invalid".to_owned(),
+        message: problem.to_owned(),
+        observed_generation: None,
+        last_transition_time: Time(now),
+    };
+    RunnerSetStatus { conditions: vec![condition], ..RunnerSetStatus::default() }
 }
 
 fn is_about_template(reason: HoldReason) -> bool {
@@ -97,13 +139,13 @@ mod tests {
         set.spec.min = 2;
         let mut engine = Engine::new(settings(&set).unwrap());
         engine.handle([Input::Listed(vec![])], NOW);
-        let first = status(&set, &engine, NOW);
+        let first = status(&set, set.status.as_ref(), &engine, NOW);
         assert_eq!((first.desired, first.conditions[0].status.as_str()), (2, "True"));
         set.status = Some(first.clone());
         let later = NOW + SignedDuration::from_secs(9);
-        assert_eq!(status(&set, &engine, later), first);
+        assert_eq!(status(&set, set.status.as_ref(), &engine, later), first);
         engine.handle([job(1), job(2), job(3)], later);
-        let held = status(&set, &engine, later);
+        let held = status(&set, set.status.as_ref(), &engine, later);
         assert_eq!((held.conditions[0].status.as_str(), held.conditions[0].reason.as_str()), ("False", "AtMax"));
         assert_eq!(held.conditions[0].last_transition_time, Time(later));
         assert_eq!(held.conditions[1..], first.conditions[1..]);

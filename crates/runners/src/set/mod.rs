@@ -8,7 +8,19 @@ mod schema;
 mod types;
 mod validate;
 
-pub use conditions::status;
+/// The name of the work volume in Pods.
+pub const WORK_VOLUME: &str = "work";
+
+pub use conditions::{invalid_status, status, unreadable_status};
 pub use schema::{crd, manifest};
-pub use types::{GitHubScope, Repeat, RunnerSet, RunnerSetSpec, RunnerSetStatus, ScheduleSpec, Stabilization};
-pub use validate::{Invalid, LABEL_SET, LABEL_STATE, scaling, settings, template_hash};
+pub use types::{
+    GitHubScope, Repeat, RunnerSet, RunnerSetSpec, RunnerSetStatus, ScheduleSpec, Stabilization, WorkVolume,
+};
+pub use validate::{
+    Invalid, LABEL_SET, LABEL_STATE, RUNNER_CONTAINER, scaling, settings, settings_or_none, template_hash,
+};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    pub(crate) use super::validate::tests::set;
+}

@@ -117,8 +117,25 @@ fn spec() -> Value {
             },
             "schedules": {"type": "array", "maxItems": 64, "items": schedule(),
                 "description": "Other limits at certain times. The first active entry that names a limit decides."},
+            "workVolume": work_volume(),
             "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 "description": "The Pods, as in a Deployment. A container is called runner; restartPolicy is Never."},
+        },
+    })
+}
+
+fn work_volume() -> Value {
+    let one_kind = "!has(self.sizeLimit) || !has(self.claimTemplate)";
+    json!({
+        "type": "object",
+        "description": "Where jobs work, if not in the container's own file system: an empty volume, or a claim of the set's.",
+        "x-kubernetes-validations": [rule(one_kind, "sizeLimit is about an empty volume, and claimTemplate makes no such")],
+        "properties": {
+            "mountPath": {"type": "string", "minLength": 1, "description": "/home/runner/_work if not given."},
+            "sizeLimit": {"type": "string", "description": "How big an empty volume may get."},
+            "claimTemplate": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "description": "Claims are made from this, at most one a slot, and used again."},
+            "unusedSeconds": number("A claim that no runner has used for so long is deleted; 86400 if not given.", 0),
         },
     })
 }
@@ -247,6 +264,7 @@ mod tests {
             "stabilization": {"upSeconds": 1, "downSeconds": 1},
             "schedules": [{"start": "s", "end": "e", "timeZone": "z", "repeat": "Daily", "until": "u", "min": 1,
                 "minIdle": 1, "max": 1}],
+            "workVolume": {"mountPath": "/w", "sizeLimit": "1Gi", "claimTemplate": {"spec": {}}, "unusedSeconds": 1},
             "template": {},
         });
         compare("spec", &full, &spec());

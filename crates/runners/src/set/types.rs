@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaimTemplate, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
 use serde::{Deserialize, Serialize};
@@ -67,8 +68,29 @@ pub struct RunnerSetSpec {
     /// Other limits at certain times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<ScheduleSpec>,
+    /// Where jobs work, if not in the container's own file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_volume: Option<WorkVolume>,
     /// The Pods. A container is called `runner`.
     pub template: PodTemplateSpec,
+}
+
+/// The volume that jobs work in: an empty one of each Pod's own, or one of the set's claims, which stay for the next runner.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkVolume {
+    /// Where it is mounted; `/home/runner/_work` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount_path: Option<String>,
+    /// How big an empty one may get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_limit: Option<Quantity>,
+    /// Claims are made from this, at most one a slot, and used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_template: Option<PersistentVolumeClaimTemplate>,
+    /// A claim that no runner has used for so long is deleted; a day (86400) if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_seconds: Option<u32>,
 }
 
 /// Where runners register. Exactly one of repository, organization and enterprise.

@@ -16,6 +16,9 @@ pub const LABEL_SET: &str = "runners.minke.dev/set";
 /// The label with a runner's state, so that a `PodDisruptionBudget` can be about busy ones.
 pub const LABEL_STATE: &str = "runners.minke.dev/state";
 
+/// The container that registers and takes the job.
+pub const RUNNER_CONTAINER: &str = "runner";
+
 /// The longest name of a set: `-<slot>` follows in a Pod's name, which is a label's value.
 const LONGEST_NAME: usize = 52;
 const LONGEST_WINDOW: u32 = 3600;
@@ -64,6 +67,7 @@ pub fn settings(set: &RunnerSet) -> Result<Settings, Vec<Invalid>> {
     problems.unless(!set.spec.labels.is_empty(), "spec.labels", "must name at least one");
     problems.unless(!set.spec.labels.iter().any(blank), "spec.labels", "must be words without commas");
     template(&set.spec, &mut problems);
+    work_volume(&set.spec, &mut problems);
     let scaling = match scaling(&set.spec) {
         Ok(scaling) => Some(scaling),
         Err(more) => {
@@ -78,6 +82,25 @@ pub fn settings(set: &RunnerSet) -> Result<Settings, Vec<Invalid>> {
         }
         (_, problems) => Err(problems),
     }
+}
+
+/// What the engine needs to know of a set, in words if that can't be. One that is being deleted wants nobody, whatever else is
+/// wrong with it.
+///
+/// # Errors
+///
+/// All that is wrong with it.
+pub fn settings_or_none(set: &RunnerSet) -> Result<Settings, String> {
+    let settings = settings(set);
+    if set.metadata.deletion_timestamp.is_none() {
+        return settings.map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+    }
+    let scaling = Scaling { min: 0, max: 0, min_idle: 0, ..Scaling::default() };
+    let name = set.metadata.name.clone().unwrap_or_default();
+    Ok(match settings {
+        Ok(settings) => Settings { scaling, ..settings },
+        Err(_) => Settings { set: name, template: String::new(), scaling, timing: Timing::default() },
+    })
 }
 
 /// How a set scales.
@@ -175,22 +198,48 @@ fn template(spec: &RunnerSetSpec, problems: &mut Problems) {
         problems.add("spec.template.spec", "is missing");
         return;
     };
-    let runner = pod.containers.iter().any(|container| container.name == "runner");
+    let runner = pod.containers.iter().any(|container| container.name == RUNNER_CONTAINER);
     problems.unless(runner, "spec.template.spec.containers", "must have a container called runner");
     let never = pod.restart_policy.as_deref().is_none_or(|policy| policy == "Never");
     problems.unless(never, "spec.template.spec.restartPolicy", "must be Never: a registration serves one start");
+}
+
+fn work_volume(spec: &RunnerSetSpec, problems: &mut Problems) {
+    let Some(work) = &spec.work_volume else { return };
+    let path = work.mount_path.as_deref().unwrap_or("/w");
+    problems.unless(
+        path.starts_with('/') && !path.contains(':'),
+        "spec.workVolume.mountPath",
+        "must be an absolute path",
+    );
+    let both = work.size_limit.is_some() && work.claim_template.is_some();
+    problems.unless(!both, "spec.workVolume", "sizeLimit is about an empty volume, and claimTemplate makes no such");
+    if let Some(claim) = &work.claim_template {
+        let modes = claim.spec.access_modes.as_deref().unwrap_or_default();
+        problems.unless(!modes.is_empty(), "spec.workVolume.claimTemplate.spec.accessModes", "must name at least one");
+        let asks = claim.spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let asks = asks.is_some_and(|requests| requests.contains_key("storage"));
+        problems.unless(asks, "spec.workVolume.claimTemplate.spec.resources.requests.storage", "is missing");
+    }
+    let pod = spec.template.spec.as_ref();
+    let mut names = pod.iter().flat_map(|pod| pod.volumes.iter().flatten()).map(|volume| volume.name.as_str());
+    problems.unless(
+        !names.any(|name| name == super::WORK_VOLUME),
+        "spec.template.spec.volumes",
+        "must have no volume called work: that is the work volume",
+    );
 }
 
 /// What changes when the template does, and not otherwise.
 #[must_use]
 pub fn template_hash(spec: &RunnerSetSpec) -> String {
     // Maps of a JSON value are sorted; labels and group are part of what a runner is.
-    let runner = serde_json::json!([spec.template, spec.labels, spec.github.group_id]);
+    let runner = serde_json::json!([spec.template, spec.labels, spec.github.group_id, spec.work_volume]);
     hex::encode(&Sha256::digest(runner.to_string())[..5])
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
@@ -205,7 +254,7 @@ pub(super) mod tests {
         })
     }
 
-    pub(in crate::set) fn set() -> RunnerSet {
+    pub(crate) fn set() -> RunnerSet {
         serde_json::from_value(manifest()).unwrap()
     }
 
@@ -261,6 +310,24 @@ pub(super) mod tests {
             let found = problems(|spec| spec["github"] = json!({"repository": repository, "credentialsSecret": "s"}));
             assert_eq!(found, ["spec.github.repository: must be owner/name"], "{repository}");
         }
+    }
+
+    #[test]
+    fn a_work_volume_is_empty_or_from_a_claim() {
+        let found = problems(|spec| {
+            spec["workVolume"] = json!({"mountPath": "work", "sizeLimit": "1Gi", "claimTemplate": {"spec": {}}});
+            spec["template"]["spec"]["volumes"] = json!([{"name": "work"}]);
+        });
+        assert_eq!(
+            found,
+            [
+                "spec.workVolume.mountPath: must be an absolute path",
+                "spec.workVolume: sizeLimit is about an empty volume, and claimTemplate makes no such",
+                "spec.workVolume.claimTemplate.spec.accessModes: must name at least one",
+                "spec.workVolume.claimTemplate.spec.resources.requests.storage: is missing",
+                "spec.template.spec.volumes: must have no volume called work: that is the work volume",
+            ]
+        );
     }
 
     #[test]

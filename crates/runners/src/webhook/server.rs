@@ -10,14 +10,17 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use minke_core::clock::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::journal::Journal;
 use super::payload::{Delivery, JobNews, parse};
 use super::seen::SeenDeliveries;
 use super::signature::verify;
+use crate::controller::Metrics;
 use crate::forge::Secret;
 
 /// The longest delivery; one of a job has some ten kilobytes.
@@ -38,6 +41,19 @@ pub struct ReceiverSettings {
     pub secret: Secret,
     /// Where news go. When it is full, the forge is told to come again.
     pub news: mpsc::Sender<JobNews>,
+    /// Where they are written before the forge is told that they are taken; without one, the next poll makes up for a crash.
+    pub journal: Option<(Journal, Arc<dyn Clock>)>,
+    /// Where answers are counted.
+    pub metrics: Option<Metrics>,
+}
+
+/// What becomes of a delivery.
+#[derive(Debug)]
+enum Judged {
+    /// It is answered.
+    Answer(StatusCode, String),
+    /// It is taken, if there is room for it.
+    Take { news: JobNews, id: String },
 }
 
 /// Takes deliveries.
@@ -54,7 +70,8 @@ impl Receiver {
         Self { settings, seen: Mutex::default() }
     }
 
-    /// Listens until it is dropped, which ends its connections. What was answered with 202 is in the queue.
+    /// Listens until it is dropped, which ends its connections. What was answered with 202 is in the queue, and on disk if there
+    /// is a journal.
     pub async fn serve(self, listener: TcpListener) {
         let receiver = Arc::new(self);
         let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -78,7 +95,11 @@ impl Receiver {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let posted = *request.method() == Method::POST;
         let (status, text) = self.take(request).await;
+        if let Some(metrics) = self.settings.metrics.as_ref().filter(|_| posted) {
+            metrics.delivery(outcome(status));
+        }
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = status;
         Ok(response)
@@ -96,41 +117,58 @@ impl Receiver {
         let Ok(body) = Limited::new(request.into_body(), LONGEST).collect().await else {
             return (StatusCode::PAYLOAD_TOO_LARGE, format!("a delivery has {LONGEST} bytes at most\n"));
         };
-        self.judge(kind.as_deref(), id.as_deref(), signature.as_deref(), &body.to_bytes())
+        let judged = self.judge(kind.as_deref(), id.as_deref(), signature.as_deref(), &body.to_bytes());
+        self.settle(judged).await
+    }
+
+    async fn settle(&self, judged: Judged) -> (StatusCode, String) {
+        let (news, id) = match judged {
+            Judged::Answer(status, text) => return (status, text),
+            Judged::Take { news, id } => (news, id),
+        };
+        let Ok(place) = self.settings.news.try_reserve() else {
+            return (StatusCode::SERVICE_UNAVAILABLE, "too much at a time; deliver it again\n".to_owned());
+        };
+        if let Some((journal, clock)) = &self.settings.journal
+            && !journal.append(&news, clock.now()).await
+        {
+            return (StatusCode::SERVICE_UNAVAILABLE, "it can't be written down; deliver it again\n".to_owned());
+        }
+        // It is remembered only when it is taken: one that is refused comes again under its id.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(&id);
+        place.send(news);
+        (StatusCode::ACCEPTED, "taken\n".to_owned())
     }
 
     /// Everything but the connection: nothing is believed before the signature holds.
-    fn judge(
-        &self,
-        kind: Option<&str>,
-        id: Option<&str>,
-        signature: Option<&str>,
-        body: &[u8],
-    ) -> (StatusCode, String) {
+    fn judge(&self, kind: Option<&str>, id: Option<&str>, signature: Option<&str>, body: &[u8]) -> Judged {
+        let answer = |status, text: &str| Judged::Answer(status, format!("{text}\n"));
         if let Err(bad) = verify(&self.settings.secret, signature, body) {
-            return (StatusCode::UNAUTHORIZED, format!("{bad}\n"));
+            return answer(StatusCode::UNAUTHORIZED, &bad.to_string());
         }
         let (Some(kind), Some(id)) = (kind, id.filter(|id| id.len() <= LONGEST_ID)) else {
-            return (StatusCode::BAD_REQUEST, "X-GitHub-Event and X-GitHub-Delivery are needed\n".to_owned());
+            return answer(StatusCode::BAD_REQUEST, "X-GitHub-Event and X-GitHub-Delivery are needed");
         };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.contains(id) {
-            return (StatusCode::OK, "had that one\n".to_owned());
+        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+            return answer(StatusCode::OK, "had that one");
         }
-        let news = match parse(kind, body) {
-            Ok(Delivery::Job(news)) => news,
-            Ok(Delivery::Ping) => return (StatusCode::OK, "pong\n".to_owned()),
-            Ok(Delivery::Ignored) => return (StatusCode::OK, "not needed here\n".to_owned()),
-            Err(bad) => return (StatusCode::BAD_REQUEST, format!("{bad}\n")),
-        };
-        // It is remembered only when it is taken: one that is refused comes again under its id.
-        match self.settings.news.try_send(news) {
-            Ok(()) => {
-                seen.add(id);
-                (StatusCode::ACCEPTED, "taken\n".to_owned())
-            }
-            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "too much at a time; deliver it again\n".to_owned()),
+        match parse(kind, body) {
+            Ok(Delivery::Job(news)) => Judged::Take { news, id: id.to_owned() },
+            Ok(Delivery::Ping) => answer(StatusCode::OK, "pong"),
+            Ok(Delivery::Ignored) => answer(StatusCode::OK, "not needed here"),
+            Err(bad) => answer(StatusCode::BAD_REQUEST, &bad.to_string()),
         }
+    }
+}
+
+/// An answer as a label.
+fn outcome(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        202 => "taken",
+        200 => "not needed",
+        401 => "not signed",
+        503 => "full",
+        _ => "malformed",
     }
 }
 
@@ -144,45 +182,45 @@ mod tests {
 
     fn receiver(room: usize) -> (Receiver, mpsc::Receiver<JobNews>) {
         let (news, heard) = mpsc::channel(room);
-        (Receiver::new(ReceiverSettings { secret: Secret::new("s"), news }), heard)
+        (Receiver::new(ReceiverSettings { secret: Secret::new("s"), news, journal: None, metrics: None }), heard)
     }
 
-    fn judged(receiver: &Receiver, kind: &str, id: &str, body: &[u8]) -> u16 {
-        receiver.judge(Some(kind), Some(id), Some(&sign("s", body)), body).0.as_u16()
+    async fn judged(receiver: &Receiver, kind: &str, id: &str, body: &[u8]) -> u16 {
+        receiver.settle(receiver.judge(Some(kind), Some(id), Some(&sign("s", body)), body)).await.0.as_u16()
     }
 
-    #[test]
-    fn nothing_is_believed_without_a_signature() {
+    #[tokio::test]
+    async fn nothing_is_believed_without_a_signature() {
         let (receiver, mut heard) = receiver(1);
         let body = delivery("queued", None);
         let forged = sign("other", &body);
         for signature in [None, Some("sha256=00"), Some(forged.as_str())] {
-            let (status, _) = receiver.judge(Some("workflow_job"), Some("1"), signature, &body);
+            let (status, _) = receiver.settle(receiver.judge(Some("workflow_job"), Some("1"), signature, &body)).await;
             assert_eq!(status, StatusCode::UNAUTHORIZED);
         }
         assert!(heard.try_recv().is_err());
     }
 
-    #[test]
-    fn a_delivery_counts_once_and_one_that_was_refused_may_come_again() {
+    #[tokio::test]
+    async fn a_delivery_counts_once_and_one_that_was_refused_may_come_again() {
         let (receiver, mut heard) = receiver(1);
         let body = delivery("queued", None);
-        assert_eq!(judged(&receiver, "workflow_job", "1", &body), 202);
-        assert_eq!(judged(&receiver, "workflow_job", "1", &body), 200);
-        assert_eq!(judged(&receiver, "workflow_job", "2", &body), 503, "full");
+        assert_eq!(judged(&receiver, "workflow_job", "1", &body).await, 202);
+        assert_eq!(judged(&receiver, "workflow_job", "1", &body).await, 200);
+        assert_eq!(judged(&receiver, "workflow_job", "2", &body).await, 503, "full");
         heard.try_recv().unwrap();
         assert!(heard.try_recv().is_err());
-        assert_eq!(judged(&receiver, "workflow_job", "2", &body), 202);
+        assert_eq!(judged(&receiver, "workflow_job", "2", &body).await, 202);
     }
 
-    #[test]
-    fn what_is_signed_and_makes_no_sense_is_told() {
+    #[tokio::test]
+    async fn what_is_signed_and_makes_no_sense_is_told() {
         let (receiver, _heard) = receiver(1);
-        assert_eq!(judged(&receiver, "ping", "1", b"{}"), 200);
-        assert_eq!(judged(&receiver, "push", "2", b"{}"), 200);
-        assert_eq!(judged(&receiver, "workflow_job", "3", b"{}"), 400);
-        assert_eq!(judged(&receiver, "workflow_job", &"x".repeat(101), &delivery("queued", None)), 400);
-        let (status, _) = receiver.judge(None, Some("4"), Some(&sign("s", b"")), b"");
+        assert_eq!(judged(&receiver, "ping", "1", b"{}").await, 200);
+        assert_eq!(judged(&receiver, "push", "2", b"{}").await, 200);
+        assert_eq!(judged(&receiver, "workflow_job", "3", b"{}").await, 400);
+        assert_eq!(judged(&receiver, "workflow_job", &"x".repeat(101), &delivery("queued", None)).await, 400);
+        let (status, _) = receiver.settle(receiver.judge(None, Some("4"), Some(&sign("s", b"")), b"")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
     }
 

@@ -94,12 +94,12 @@ impl Token {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 
     /// Made for these tests, known to nobody else and good for nothing.
-    pub(in crate::forge::github) const KEY: &str = include_str!("testdata/rsa-for-tests-only.pem");
+    pub(crate) const KEY: &str = include_str!("testdata/rsa-for-tests-only.pem");
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     #[test]

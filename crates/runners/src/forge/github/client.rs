@@ -10,7 +10,7 @@ use minke_core::clock::Clock;
 use reqwest::{Method, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::auth::{Credential, Token};
 use super::cache::Cache;
@@ -30,8 +30,11 @@ const PAGES: u32 = 1000;
 /// A list that changed while it was read is read again so often.
 const READS: u32 = 3;
 
+/// So many calls of one credential run at a time; GitHub refuses more than a hundred.
+const CALLS: usize = 64;
+
 /// What is needed to talk to GitHub for one scope.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubSettings {
     /// Whose runners.
     pub scope: Scope,
@@ -39,19 +42,26 @@ pub struct GitHubSettings {
     pub group: u64,
     /// The labels that runners register with.
     pub labels: Vec<String>,
-    /// Who asks.
-    pub credential: Credential,
 }
 
-/// GitHub, for one scope and one credential. Calls run at the same time; they share the token, the budget and the cache.
+/// One credential and what all that use it share: the token, the budget, what the forge says has not changed, and how many
+/// calls run at a time.
 #[derive(Debug)]
-pub struct GitHub {
+pub struct Account {
     http: reqwest::Client,
-    settings: GitHubSettings,
+    credential: Credential,
     clock: Arc<dyn Clock>,
     token: Mutex<Option<Token>>,
     budget: std::sync::Mutex<Budget>,
     cache: std::sync::Mutex<Cache>,
+    calls: Semaphore,
+}
+
+/// GitHub, for one scope. Calls run at the same time.
+#[derive(Debug)]
+pub struct GitHub {
+    account: Arc<Account>,
+    settings: GitHubSettings,
 }
 
 /// A lock that nobody panics under.
@@ -59,13 +69,13 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl GitHub {
-    /// A client. Nothing is asked yet.
+impl Account {
+    /// An account. Nothing is asked yet.
     ///
     /// # Errors
     ///
     /// TLS can't be set up.
-    pub fn new(settings: GitHubSettings, clock: Arc<dyn Clock>) -> Result<Self, ForgeError> {
+    pub fn new(credential: Credential, clock: Arc<dyn Clock>) -> Result<Self, ForgeError> {
         // Refused when the program has chosen a provider already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
@@ -77,13 +87,21 @@ impl GitHub {
             .build()
             .map_err(ForgeError::Unreachable)?;
         let (token, budget, cache) = (Mutex::default(), std::sync::Mutex::default(), std::sync::Mutex::default());
-        Ok(Self { http, settings, clock, token, budget, cache })
+        Ok(Self { http, credential, clock, token, budget, cache, calls: Semaphore::new(CALLS) })
     }
 
     /// What is left of the budget.
     #[must_use]
     pub fn budget(&self) -> Budget {
         *lock(&self.budget)
+    }
+}
+
+impl GitHub {
+    /// A scope, asked for with an account's credential.
+    #[must_use]
+    pub fn new(account: Arc<Account>, settings: GitHubSettings) -> Self {
+        Self { account, settings }
     }
 
     /// A token with which a runner can register itself, for those that can't be started with a configuration.
@@ -100,12 +118,12 @@ impl GitHub {
     /// The token to ask with. An installation's is made when there is none that is good; who needs it meanwhile waits for the
     /// one that is being made.
     async fn token(&self) -> Result<Secret, ForgeError> {
-        let app = match &self.settings.credential {
+        let app = match &self.account.credential {
             Credential::Token(token) => return Ok(token.clone()),
             Credential::App(app) => app,
         };
-        let mut kept = self.token.lock().await;
-        let now = self.clock.now();
+        let mut kept = self.account.token.lock().await;
+        let now = self.account.clock.now();
         if let Some(token) = kept.as_ref().filter(|token| token.is_good(now)) {
             return Ok(token.secret.clone());
         }
@@ -126,6 +144,7 @@ impl GitHub {
         tag: Option<&str>,
     ) -> Result<Response, ForgeError> {
         let mut request = self
+            .account
             .http
             .request(method, url)
             .bearer_auth(token.reveal())
@@ -152,8 +171,8 @@ impl GitHub {
             }
             body.extend_from_slice(&chunk);
         }
-        let judged = judge(status, &rate, &body, self.clock.now());
-        let mut budget = lock(&self.budget);
+        let judged = judge(status, &rate, &body, self.account.clock.now());
+        let mut budget = lock(&self.account.budget);
         budget.observe(&rate);
         if let Err(ForgeError::Limited(until)) = &judged {
             budget.close(*until);
@@ -169,24 +188,26 @@ impl GitHub {
         body: Option<&Value>,
         priority: Priority,
     ) -> Result<Bytes, ForgeError> {
-        let allowed = lock(&self.budget).allows(priority, self.clock.now());
+        // The semaphore is never closed; a permit more or less is no reason to fail. Who has waited asks for the budget anew.
+        let _place = self.account.calls.acquire().await;
+        let allowed = lock(&self.account.budget).allows(priority, self.account.clock.now());
         allowed.map_err(ForgeError::Limited)?;
         let token = self.token().await?;
         let conditional = method == Method::GET;
-        let tag = if conditional { lock(&self.cache).tag(url) } else { None };
+        let tag = if conditional { lock(&self.account.cache).tag(url) } else { None };
         let answer = self.send(method, url, body, &token, tag.as_deref()).await?;
         if tag.is_some() && answer.status().as_u16() == 304 {
-            let kept = lock(&self.cache).body(url);
+            let kept = lock(&self.account.cache).body(url);
             return kept.ok_or_else(|| ForgeError::Malformed("304 to something that is not kept".to_owned()));
         }
         let accepted = self.accept(answer).await;
         if let Err(ForgeError::Unauthorized(_)) = &accepted {
             // A token may be taken back before it ends: the next call gets another.
-            *self.token.lock().await = None;
+            *self.account.token.lock().await = None;
         }
         let (tag, body) = accepted?;
         if let Some(tag) = tag.filter(|_| conditional) {
-            lock(&self.cache).keep(url, &tag, &body);
+            lock(&self.account.cache).keep(url, &tag, &body);
         }
         Ok(body)
     }

@@ -11,5 +11,8 @@ mod fake;
 mod scope;
 
 pub use auth::{AppKey, Credential};
-pub use client::{GitHub, GitHubSettings};
+pub use client::{Account, GitHub, GitHubSettings};
 pub use scope::{BadScope, Scope};
+
+#[cfg(test)]
+pub(crate) use auth::tests::KEY as TEST_KEY;

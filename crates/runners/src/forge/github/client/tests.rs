@@ -28,8 +28,8 @@ async fn github(credential: Credential) -> (Fake, GitHub, Arc<SetClock>) {
         GitHubScope { url: Some(fake.url.clone()), organization: Some("octo".to_owned()), ..GitHubScope::default() };
     let (scope, labels) = (Scope::new(&written).unwrap(), vec!["linux".to_owned()]);
     let clock = Arc::new(SetClock(std::sync::Mutex::new(NOW)));
-    let settings = GitHubSettings { scope, group: 3, labels, credential };
-    let client = GitHub::new(settings, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+    let account = Account::new(credential, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+    let client = GitHub::new(Arc::new(account), GitHubSettings { scope, group: 3, labels });
     (fake, client, clock)
 }
 
@@ -134,7 +134,7 @@ async fn lists_leave_the_last_requests_to_registrations() {
     fake.answers(RUNNERS, low);
     fake.answers(JIT, reply(409, &json!({"message": "Already exists"})));
     client.runners().await.unwrap();
-    assert_eq!(client.budget().remaining(), Some(150));
+    assert_eq!(client.account.budget().remaining(), Some(150));
     assert!(matches!(client.runners().await, Err(ForgeError::Limited(_))));
     assert_eq!(client.register("r").await.unwrap_err().refused(), Refused::Conflict);
 }

@@ -1,0 +1,187 @@
+//! Outcomes as a picture: one row a variant, its queue above, its Pods and those with a job below, on one axis of time.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::outcome::{Outcome, Point};
+
+const WIDTH: f64 = 1000.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 24.0;
+const QUEUE: f64 = 56.0;
+const PODS: f64 = 96.0;
+const TITLE: f64 = 40.0;
+const GAP: f64 = 34.0;
+const HEAD: f64 = 48.0;
+/// A row has no more points: a day of thousands of jobs is a picture, no data base.
+const POINTS: usize = 1200;
+
+/// The picture, as SVG that needs nothing else.
+#[must_use]
+pub fn picture(title: &str, rows: &[(String, Outcome)]) -> String {
+    let points = || rows.iter().flat_map(|(_, outcome)| &outcome.points);
+    let from = points().map(|point| point.at).min().unwrap_or(Timestamp::UNIX_EPOCH);
+    let to = points().map(|point| point.at).max().unwrap_or(from);
+    let span = to.duration_since(from).as_secs_f64().max(1.0);
+    let x = |at: Timestamp| LEFT + at.duration_since(from).as_secs_f64() / span * (WIDTH - LEFT - RIGHT);
+    let most = |of: fn(&Point) -> u32| f64::from(points().map(of).max().unwrap_or(1).max(1));
+    let (queue, pods) = (most(|point| point.queued), most(|point| point.pods));
+    let row = TITLE + QUEUE + PODS + GAP;
+    let height = HEAD + row * rows.len() as f64 + 30.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
+         <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#16202c\">{}</text>\n",
+        escape(title)
+    );
+    legend(&mut svg);
+    for (index, (name, outcome)) in rows.iter().enumerate() {
+        let top = HEAD + row * index as f64;
+        let numbers = format!(
+            "waits p50 {} · p95 {} · longest {} · {:.1} Pod hours · {:.0} % used · {} Pods at most",
+            short(outcome.percentile(50.0)),
+            short(outcome.percentile(95.0)),
+            short(outcome.percentile(100.0)),
+            outcome.pod_hours,
+            outcome.use_of_pods() * 100.0,
+            outcome.peak,
+        );
+        let _ = writeln!(
+            svg,
+            "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"600\" fill=\"#16202c\">{}</text>\n\
+             <text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#5b6875\">{}</text>",
+            top + 14.0,
+            escape(name),
+            top + 30.0,
+            escape(&numbers)
+        );
+        let queue_base = top + TITLE + QUEUE;
+        let pods_base = queue_base + 6.0 + PODS;
+        axis(&mut svg, queue_base, QUEUE, queue);
+        axis(&mut svg, pods_base, PODS, pods);
+        let points = thin(&outcome.points);
+        area(&mut svg, &points, &x, queue_base, QUEUE / queue, "#d1495b", |point| point.queued);
+        area(&mut svg, &points, &x, pods_base, PODS / pods, "#9db4c8", |point| point.pods);
+        area(&mut svg, &points, &x, pods_base, PODS / pods, "#2a6f97", |point| point.busy);
+    }
+    times(&mut svg, from, to, height);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn legend(svg: &mut String) {
+    let mut left = WIDTH - RIGHT - 330.0;
+    for (colour, word) in [("#d1495b", "jobs that wait"), ("#9db4c8", "Pods"), ("#2a6f97", "with a job")] {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{left}\" y=\"18\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{}\" y=\"28\" fill=\"#16202c\">{word}</text>",
+            left + 17.0
+        );
+        left += 120.0;
+    }
+}
+
+fn axis(svg: &mut String, base: f64, height: f64, most: f64) {
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{LEFT}\" y1=\"{base:.1}\" x2=\"{0}\" y2=\"{base:.1}\" stroke=\"#c3ccd4\"/>\
+         <line x1=\"{LEFT}\" y1=\"{1:.1}\" x2=\"{0}\" y2=\"{1:.1}\" stroke=\"#edf0f3\"/>\
+         <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\" fill=\"#5b6875\">{most}</text>",
+        WIDTH - RIGHT,
+        base - height,
+        LEFT - 8.0,
+        base - height + 10.0
+    );
+}
+
+/// Steps, filled down to the base: a number holds until the next one.
+fn area(
+    svg: &mut String,
+    points: &[Point],
+    x: &impl Fn(Timestamp) -> f64,
+    base: f64,
+    scale: f64,
+    colour: &str,
+    of: fn(&Point) -> u32,
+) {
+    let Some(first) = points.first() else { return };
+    let mut path = format!("M{:.1} {base:.1}", x(first.at));
+    for point in points {
+        let _ = write!(path, "H{:.1}V{:.1}", x(point.at), base - f64::from(of(point)) * scale);
+    }
+    let _ = writeln!(svg, "<path d=\"{path}V{base:.1}Z\" fill=\"{colour}\"/>");
+}
+
+/// So few that it can be drawn: of neighbours the one with the most waiting stays, so that no peak is lost.
+fn thin(points: &[Point]) -> Vec<Point> {
+    let chunk = points.len().div_ceil(POINTS).max(1);
+    points
+        .chunks(chunk)
+        .filter_map(|chunk| chunk.iter().max_by_key(|point| (point.queued, point.pods)).copied())
+        .collect()
+}
+
+fn times(svg: &mut String, from: Timestamp, to: Timestamp, height: f64) {
+    let span = to.duration_since(from);
+    for step in 0..=5 {
+        let at = from + span * step / 5;
+        let x = LEFT + f64::from(step) / 5.0 * (WIDTH - LEFT - RIGHT);
+        let anchor = if step == 0 {
+            "start"
+        } else if step == 5 {
+            "end"
+        } else {
+            "middle"
+        };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#5b6875\">{}</text>",
+            height - 16.0,
+            at.strftime("%d %b %H:%M")
+        );
+    }
+}
+
+fn short(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{seconds:.0} s")
+    } else if seconds < 5400.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::{Trace, WhatIf, simulate};
+
+    #[test]
+    fn a_picture_has_a_row_a_variant_and_shows_no_markup_of_others() {
+        let text = br#"{"jobs": [{"queued": "2026-01-05T08:00:00Z", "seconds": 60, "count": 9}], "max": 5}"#;
+        let trace = Trace::parse(text).unwrap();
+        let variants = trace.variants(&WhatIf { max: vec![9], ..WhatIf::default() }).unwrap();
+        let rows: Vec<_> = variants.iter().map(|variant| (variant.name.clone(), simulate(&trace, variant))).collect();
+        let svg = picture("<script>", &rows);
+        assert_eq!(svg.matches("<path").count(), 6);
+        assert!(svg.contains("as it is") && svg.contains("max 9") && svg.contains("&lt;script&gt;"));
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        assert!(!picture("empty", &[]).contains("NaN"));
+    }
+
+    #[test]
+    fn no_peak_is_lost() {
+        let point = |at: i64, queued| Point { at: Timestamp::from_second(at).unwrap(), queued, busy: 0, pods: 0 };
+        let points: Vec<Point> = (0..10_000).map(|at| point(at, if at == 5_555 { 7 } else { 0 })).collect();
+        let thin = thin(&points);
+        assert!(thin.len() <= POINTS && thin.iter().any(|point| point.queued == 7));
+    }
+}
