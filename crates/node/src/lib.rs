@@ -11,7 +11,7 @@
 //! their environment ([`environment`]); the Node object with its lease ([`node`]); the kubelet's HTTP API ([`http`]); a provider
 //! that runs nothing ([`mock`]).
 //!
-//! Not here yet: service environment variables, streams of the HTTP API (commands, attached programs, forwarded ports).
+//! Not here yet: service environment variables.
 
 pub mod api;
 pub mod book;

@@ -12,7 +12,9 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::provider::{PodStats, ProviderError};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answer, JSON, TEXT, of_provider, respond, text, unsupported};
 use super::auth::{Guard, User};
@@ -20,9 +22,9 @@ use super::metrics::{self, Counted};
 use super::query::{Query, log_options};
 use super::rates::Rates;
 use super::route::{MetricsPart, Route, Target, route};
-use super::serve::NodeApi;
+use super::serve::{Limits, NodeApi};
 use super::summary::{Seen, summary};
-use super::{health, logs, resource};
+use super::{health, logs, resource, streams};
 
 /// Whoever was not looked at for so long is gone.
 const FORGET_RATES: Duration = Duration::from_secs(10 * 60);
@@ -31,14 +33,17 @@ const FORGET_RATES: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) api: NodeApi,
+    pub(crate) limits: Limits,
+    pub(crate) streams: Arc<Semaphore>,
     pub(crate) counted: Counted,
     guard: Guard,
     rates: Mutex<Rates>,
 }
 
 impl Context {
-    pub(crate) fn new(api: NodeApi, guard: Guard) -> Self {
-        Self { api, counted: Counted::default(), guard, rates: Mutex::new(Rates::default()) }
+    pub(crate) fn new(api: NodeApi, guard: Guard, limits: Limits) -> Self {
+        let streams = Arc::new(Semaphore::new(limits.streams));
+        Self { api, limits, streams, counted: Counted::default(), guard, rates: Mutex::new(Rates::default()) }
     }
 }
 
@@ -46,6 +51,7 @@ impl Context {
 pub(crate) async fn handle(
     context: Arc<Context>,
     user: Option<Arc<User>>,
+    ended: CancellationToken,
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
     let route = route(request.method(), request.uri().path());
@@ -54,7 +60,7 @@ pub(crate) async fn handle(
     let admitted = context.guard.admit(user, request.method(), request.headers(), &route).await;
     Ok(match admitted {
         Err(refused) => text(refused.code, refused.message),
-        Ok(_) => answer(&context, route, request).await,
+        Ok(_) => answer(&context, ended, route, request).await,
     })
 }
 
@@ -83,7 +89,7 @@ fn count(counted: &Counted, method: &Method, route: &Route) {
     counted.request(method, path, long);
 }
 
-async fn answer(context: &Arc<Context>, route: Route, request: Request<Incoming>) -> Answer {
+async fn answer(context: &Arc<Context>, ended: CancellationToken, route: Route, request: Request<Incoming>) -> Answer {
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let api = &context.api;
     match route {
@@ -109,9 +115,9 @@ async fn answer(context: &Arc<Context>, route: Route, request: Request<Incoming>
             Err(error) => of_provider(&error),
         },
         Route::Logs(target, container) => container_logs(context, &target, &container, &query).await,
-        Route::Exec(..) => unsupported("exec"),
-        Route::Attach(..) => unsupported("attach"),
-        Route::PortForward(_) => unsupported("port-forward"),
+        Route::Exec(target, container) => streams::exec(context, ended, &target, &container, request).await,
+        Route::Attach(target, container) => streams::attach(context, ended, &target, &container, request).await,
+        Route::PortForward(target) => streams::port_forward(context, ended, &target, request).await,
         Route::Summary => match used(context).await {
             Ok((pods, stats)) => stats_summary(context, &pods, &stats, query.flag("only_cpu_and_memory")),
             Err(error) => of_provider(&error),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! serve: connections, TLS ──► handle: what (route: pure) ─► who, may they (auth) ─► provider, or facts of the node
+//!                                    │                                                     │
+//!                                    └──── upgrade ──► streams: a task a session ◄─────────┘
 //! ```
 //!
-//! Routes, statuses and texts are upstream's. Streams (exec, attach, port-forward) are not here yet: 501. Never here: `/run` (it runs commands by a plain request), files of the machine's logs,
+//! Routes, statuses and texts are upstream's. Not here: `/run` (it runs commands by a plain request), files of the machine's logs,
 //! profiling and flags, which upstream can switch off and which here are never on; `/metrics/cadvisor`, whose labels only
 //! cAdvisor knows; checkpoints.
 
@@ -20,6 +22,7 @@ mod resource;
 mod route;
 mod serve;
 mod source;
+mod streams;
 mod summary;
 mod tls;
 

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use super::auth::{Guard, Reviews, of_certificate};
 use super::handle::{Context, handle};
@@ -22,16 +23,21 @@ use super::source::{NodeFacts, PodSource};
 /// What clients may take of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at one time; who comes then waits to be accepted.
+    /// Connections at one time, streams not counted; who comes then waits to be accepted.
     pub connections: usize,
+    /// Streams at one time: commands, attached programs, forwarded ports. More are told to come later.
+    pub streams: usize,
     /// How long a handshake or the head of a request may take to arrive.
     pub patience: Duration,
+    /// How long streams may be idle, and take to be opened.
+    pub stream: minke_streams::Limits,
 }
 
 impl Default for Limits {
-    /// Upstream's time-out for heads.
+    /// Upstream's time-outs: 30 s for heads, 4 h of idling, 30 s to open streams.
     fn default() -> Self {
-        Self { connections: 1024, patience: Duration::from_secs(30) }
+        let stream = minke_streams::Limits::default();
+        Self { connections: 1024, streams: 4096, patience: Duration::from_secs(30), stream }
     }
 }
 
@@ -91,7 +97,7 @@ impl NodeServer {
         let listener = TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
         let address = listener.local_addr().map_err(|source| ListenError { address, source })?;
         let guard = Guard::new(api.node.clone(), api.reviews.clone());
-        let context = Arc::new(Context::new(api, guard));
+        let context = Arc::new(Context::new(api, guard, limits));
         Ok(Self { listener, address, context, limits })
     }
 
@@ -101,11 +107,13 @@ impl NodeServer {
         self.address
     }
 
-    /// Serves until the future is dropped; then every connection ends. Each connection is made with what `tls` is then,
+    /// Serves until the future is dropped; then every connection and stream ends. Each connection is made with what `tls` is then,
     /// so that certificates are rotated without a restart.
     pub async fn run(self, tls: watch::Receiver<Arc<ServerConfig>>) {
         let room = Arc::new(Semaphore::new(self.limits.connections));
-        // Dropped with this future, and every connection with it.
+        let ended = CancellationToken::new();
+        // Dropped with this future, and with them every connection and stream.
+        let _ends = ended.clone().drop_guard();
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
@@ -119,16 +127,22 @@ impl NodeServer {
                 }
             };
             let acceptor = TlsAcceptor::from(tls.borrow().clone());
-            let (context, limits) = (self.context.clone(), self.limits);
+            let (context, limits, ended) = (self.context.clone(), self.limits, ended.clone());
             connections.spawn(async move {
-                connection(stream, acceptor, context, limits).await;
+                connection(stream, acceptor, context, limits, ended).await;
                 drop(permit);
             });
         }
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, context: Arc<Context>, limits: Limits) {
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    context: Arc<Context>,
+    limits: Limits,
+    ended: CancellationToken,
+) {
     // Keys that are typed must not wait for more.
     if stream.set_nodelay(true).is_err() {
         return;
@@ -136,12 +150,13 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, context: Arc<Conte
     let Ok(Ok(stream)) = tokio::time::timeout(limits.patience, acceptor.accept(stream)).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let user = certificate.and_then(of_certificate).map(Arc::new);
-    let service = service_fn(move |request| handle(context.clone(), user.clone(), request));
+    let service = service_fn(move |request| handle(context.clone(), user.clone(), ended.clone(), request));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.patience)
         .max_buf_size(LONGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");

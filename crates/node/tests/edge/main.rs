@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod node_api;
+mod node_streams;
 mod served;
 mod server;
 

@@ -1,6 +1,8 @@
 //! A provider of one Pod whose everything is scripted, and a node's API over it on loopback.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,10 +15,10 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::clock::SystemClock;
 use minke_core::identity::PodKey;
 use minke_core::provider::{
-    ByteStream, DesiredPod, Extras, HeldPod, LogOptions, LogSource, Notices, PodStats, Provider, ProviderError,
-    StatsSource, StatusSink,
+    AttachRequest, Attaches, ByteStream, DesiredPod, Duplex, Execs, Extras, HeldPod, LogOptions, LogSource, Notices,
+    PodStats, PortForwards, Provider, ProviderError, StatsSource, StatusSink,
 };
-use minke_core::runtime::CgroupUsage;
+use minke_core::runtime::{CgroupUsage, ExecControl, ExecRequest, ExecSession, RuntimeError, TerminalSize};
 use minke_node::http::{
     Access, Held, Limits, NodeApi, NodeFacts, NodeServer, NodeUsage, ReviewError, Reviews, ServingCertificate, User,
     server_config,
@@ -25,8 +27,10 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 /// One Pod `ns/p` of uid `u`, with container `c`.
 #[derive(Debug, Default)]
@@ -34,6 +38,11 @@ pub(crate) struct OnePod {
     /// What logs were asked for.
     pub(crate) asked: Mutex<Vec<LogOptions>>,
     pub(crate) log: Mutex<Vec<u8>>,
+    /// What commands were asked for, and how many run.
+    pub(crate) commands: Mutex<Vec<ExecRequest>>,
+    pub(crate) running: Arc<AtomicUsize>,
+    /// What ports were connected to.
+    pub(crate) ports: Mutex<Vec<u16>>,
 }
 
 pub(crate) fn pod() -> Pod {
@@ -66,7 +75,14 @@ impl Provider for OnePod {
         Notices::Pushed
     }
     fn extras(&self) -> Extras<'_> {
-        Extras { logs: Some(self), stats: Some(self), ..Extras::default() }
+        Extras {
+            logs: Some(self),
+            stats: Some(self),
+            exec: Some(self),
+            attach: Some(self),
+            port_forward: Some(self),
+            ..Extras::default()
+        }
     }
 }
 
@@ -79,6 +95,90 @@ impl LogSource for OnePod {
             return Err(ProviderError::Invalid { operation: "logs", message });
         }
         Ok(Box::pin(futures_util::io::Cursor::new(self.log.lock().unwrap().clone())))
+    }
+}
+
+/// A command that echoes its input until its end and then returns, or says its terminal's size.
+struct Command {
+    code: i32,
+    sizes: watch::Sender<Option<TerminalSize>>,
+    /// Closes when it has ended.
+    ended: watch::Receiver<()>,
+    running: Arc<AtomicUsize>,
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl ExecControl for Command {
+    async fn resize(&self, size: TerminalSize) -> Result<(), RuntimeError> {
+        self.sizes.send_replace(Some(size));
+        Ok(())
+    }
+    async fn wait(&self) -> Result<i32, RuntimeError> {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+        Ok(self.code)
+    }
+}
+
+impl OnePod {
+    fn start(&self, code: i32, tty: bool) -> ExecSession {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let (sizes, mut told) = watch::channel(None::<TerminalSize>);
+        let (running, ended) = watch::channel(());
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (mut reader, mut writer) = tokio::io::split(far);
+        tokio::spawn(async move {
+            if tty && let Ok(size) = told.wait_for(Option::is_some).await.map(|size| size.unwrap()) {
+                let _ = writer.write_all(format!("{}x{}", size.width, size.height).as_bytes()).await;
+            }
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+            let _ = writer.shutdown().await;
+            drop(running);
+        });
+        let (reader, writer) = tokio::io::split(near);
+        ExecSession {
+            stdin: Some(Box::pin(writer.compat_write())),
+            stdout: Box::pin(reader.compat()),
+            // With a terminal there is none.
+            stderr: (!tty).then(|| Box::pin(futures_util::io::empty()) as _),
+            control: Box::new(Command { code, sizes, ended, running: self.running.clone() }),
+        }
+    }
+}
+
+#[async_trait]
+impl Execs for OnePod {
+    async fn exec(&self, _: &PodKey, _: &str, request: &ExecRequest) -> Result<ExecSession, ProviderError> {
+        self.commands.lock().unwrap().push(request.clone());
+        let code = request.command.get(1).map_or(0, |code| code.parse().unwrap());
+        Ok(self.start(code, request.tty.is_some()))
+    }
+}
+
+#[async_trait]
+impl Attaches for OnePod {
+    async fn attach(&self, _: &PodKey, _: &str, _: AttachRequest) -> Result<ExecSession, ProviderError> {
+        Ok(self.start(0, false))
+    }
+}
+
+#[async_trait]
+impl PortForwards for OnePod {
+    async fn connect(&self, _: &PodKey, port: u16) -> Result<Pin<Box<dyn Duplex>>, ProviderError> {
+        self.ports.lock().unwrap().push(port);
+        let (near, far) = tokio::io::duplex(64 << 10);
+        tokio::spawn(async move {
+            let (mut reader, mut writer) = tokio::io::split(far);
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+            let _ = writer.shutdown().await;
+        });
+        Ok(Box::pin(near.compat()))
     }
 }
 
@@ -168,6 +268,11 @@ impl Node {
         let (tls, config) = watch::channel(Arc::new(server_config(&own, Some(&clients)).unwrap()));
         let task = tokio::spawn(server.run(config));
         Self { address, provider, tls, own, authority, clients, task }
+    }
+
+    /// Ends the server.
+    pub(crate) fn end(&self) {
+        self.task.abort();
     }
 
     /// A certificate of this name, signed by the authority of clients.
