@@ -5,6 +5,7 @@
 mod cluster;
 mod file;
 pub(crate) mod serve;
+mod serving;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 //! ```
 
 mod drain;
+mod serving;
 
 use std::fmt;
 use std::path::Path;
@@ -25,6 +26,9 @@ use minke_node::node::{NodeConfig, NodeController, NodeError, NodeHandle};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
+pub(crate) use serving::ServingSettings;
+use serving::{NodeServing, ServingError, serve};
+
 /// The version of Kubernetes that the node says it is like.
 pub(crate) const KUBERNETES: &str = "v1.37.0";
 
@@ -37,6 +41,9 @@ pub(crate) enum NodeRunError {
     /// The pod controller lacks a part.
     #[error(transparent)]
     Part(#[from] MissingPart),
+    /// The node's own API can't be served.
+    #[error(transparent)]
+    Serving(#[from] ServingError),
     /// The node controller ended.
     #[error("the node can't be kept in the API")]
     Node(#[source] Arc<NodeError>),
@@ -52,6 +59,10 @@ pub(crate) struct Backing {
     pub(crate) provider: Arc<dyn Provider>,
     /// Knows the machine.
     pub(crate) source: Arc<dyn NodeSource>,
+    /// The kubelet core behind the provider, if it is one.
+    pub(crate) kubelet: Option<Kubelet>,
+    /// How the node's own API is served; `None`: it is not.
+    pub(crate) serving: Option<ServingSettings>,
 }
 
 impl Backing {
@@ -59,8 +70,13 @@ impl Backing {
     pub(crate) fn kubelet(kubelet: Kubelet, addresses: Vec<std::net::IpAddr>) -> Self {
         let kubelet_version = format!("{KUBERNETES}+minke.{}", env!("CARGO_PKG_VERSION"));
         let facts = MachineFacts { kubelet_version, addresses };
-        let provider = Arc::new(KubeletProvider::new(kubelet, facts));
-        Self { provider: provider.clone(), source: provider }
+        let provider = Arc::new(KubeletProvider::new(kubelet.clone(), facts));
+        Self { provider: provider.clone(), source: provider, kubelet: Some(kubelet), serving: None }
+    }
+
+    /// With the node's own API, served like this.
+    pub(crate) fn served(self, serving: Option<ServingSettings>) -> Self {
+        Self { serving, ..self }
     }
 }
 
@@ -71,6 +87,8 @@ pub(crate) struct RunningNode {
     node: NodeHandle,
     pods: Handle,
     tasks: [JoinHandle<()>; 2],
+    /// Ends with the node.
+    _serving: Option<NodeServing>,
 }
 
 impl fmt::Debug for RunningNode {
@@ -97,7 +115,13 @@ impl RunningNode {
         options: Options,
         backing: Backing,
     ) -> Result<Self, NodeRunError> {
-        let Backing { provider, source } = backing;
+        let Backing { provider, source, kubelet, serving } = backing;
+        let mut config = config;
+        let serving = match serving {
+            Some(settings) => Some(serve(&settings, &config.name, provider.clone(), client.clone(), kubelet).await?),
+            None => None,
+        };
+        config.port = serving.as_ref().map(|serving| serving.port);
         // What downward variables say of the machine. One that is silent now says so in the object, and has none yet.
         let described = match tokio::time::timeout(config.describe_timeout, source.describe()).await {
             Ok(described) => described.map_err(NodeRunError::Describe)?,
@@ -118,7 +142,7 @@ impl RunningNode {
                 drop(controller.run().await);
             }
         });
-        Ok(Self { provider, node, pods, tasks: [keep_node, keep_pods] })
+        Ok(Self { provider, node, pods, tasks: [keep_node, keep_pods], _serving: serving })
     }
 
     /// Waits until the node is registered and its Pods are known; `false`: it ended before. Cancel-safe.

@@ -19,12 +19,13 @@ use minke_node::node::shutdown::ShutdownPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::file::KubeletFile;
+use super::serving::ServingArgs;
 use super::{NodeArgs, cluster};
 use crate::agent::{self, AgentError, Companion, Mode, Overrides, Readiness, Settings};
 use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::node::{Backing, NodeRunError, RunningNode, identity};
+use crate::node::{Backing, NodeRunError, RunningNode, ServingSettings, identity};
 
 /// Pods of one node, as upstream recommends.
 const MAX_PODS: usize = 110;
@@ -50,6 +51,8 @@ pub(crate) struct NodeCommand {
     /// Taints of the node when it is registered
     #[arg(long, value_name = "KEY=VALUE:EFFECT,…", value_delimiter = ',', value_parser = taint, help_heading = "Cluster")]
     register_with_taints: Vec<Taint>,
+    #[command(flatten)]
+    serving: ServingArgs,
     /// What the node is to the cloud, `spec.providerID`
     #[arg(long, value_name = "ID", help_heading = "Cluster")]
     provider_id: Option<String>,
@@ -121,6 +124,7 @@ struct Plan {
     settings: Settings,
     shutdown: ShutdownPolicy,
     max_pods: usize,
+    serving: Option<ServingSettings>,
 }
 
 impl NodeCommand {
@@ -190,7 +194,8 @@ impl NodeCommand {
                 log_max_files: file.container_log_max_files,
             },
         };
-        Ok(Plan { node, settings, shutdown, max_pods })
+        let serving = self.serving.settings(&node.name, &self.node_ip)?;
+        Ok(Plan { node, settings, shutdown, max_pods, serving })
     }
 
     fn static_sources(&self, file: &KubeletFile) -> Result<Vec<StaticSource>, Failure> {
@@ -227,6 +232,7 @@ struct NodeCompanion {
     cluster: KubeClient,
     node: NodeConfig,
     addresses: Vec<IpAddr>,
+    serving: Option<ServingSettings>,
     shutdown: ShutdownPolicy,
     terminating: bool,
     running: Option<RunningNode>,
@@ -235,7 +241,7 @@ struct NodeCompanion {
 #[async_trait]
 impl Companion for NodeCompanion {
     async fn start(&mut self, kubelet: &Kubelet) -> Result<(), Failure> {
-        let backing = Backing::kubelet(kubelet.clone(), self.addresses.clone());
+        let backing = Backing::kubelet(kubelet.clone(), self.addresses.clone()).served(self.serving.clone());
         let started = RunningNode::start(self.cluster.clone(), self.node.clone(), Options::default(), backing).await;
         self.running = Some(started.map_err(|error| Failure::from_error(&error))?);
         Ok(())
@@ -280,6 +286,7 @@ async fn on_kubelet(args: &NodeCommand, client: &Client, plan: Plan, cluster: Ku
         cluster,
         node: plan.node,
         addresses: args.node_ip.clone(),
+        serving: plan.serving,
         shutdown: plan.shutdown,
         terminating: false,
         running: None,
@@ -312,7 +319,7 @@ async fn on_mock(args: &NodeCommand, plan: Plan, cluster: KubeClient) -> Outcome
         ..MockOptions::default()
     };
     let mock = MockProvider::start(options);
-    let backing = Backing { source: mock.clone(), provider: mock };
+    let backing = Backing { source: mock.clone(), provider: mock, kubelet: None, serving: plan.serving };
     let name = plan.node.name.clone();
     let running = RunningNode::start(cluster, plan.node, Options::default(), backing).await;
     let running = running.map_err(|error| Failure::from_error(&error))?;

@@ -1,0 +1,165 @@
+//! The node's HTTP API in this process: over the node's provider, with what the machine and the kubelet core say of themselves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use minke_core::clock::SystemClock;
+use minke_core::provider::Provider;
+use minke_core::runtime::error_chain;
+use minke_kubelet::Kubelet;
+use minke_node::http::{
+    Check, Held, KubeReviews, Limits, ListenError, NodeApi, NodeFacts, NodeMemory, NodeServer, NodeUsage,
+    ServingCertificate, TlsError, server_config,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Why the node's API can't be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServingError {
+    /// The address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The certificates.
+    #[error("the certificates of the node's API can't be used")]
+    Tls(#[from] TlsError),
+}
+
+/// How it is served.
+#[derive(Debug, Clone)]
+pub(crate) struct ServingSettings {
+    /// Where.
+    pub(crate) listen: SocketAddr,
+    /// By whom.
+    pub(crate) certificate: ServingCertificate,
+    /// Whose clients' certificates say who asks, as PEM.
+    pub(crate) clients: Option<String>,
+}
+
+/// A node's API that is served. Dropping it ends it, with all its streams.
+#[derive(Debug)]
+pub(crate) struct NodeServing {
+    /// Where it listens, for the node's `daemonEndpoints`.
+    pub(crate) port: u16,
+    task: JoinHandle<()>,
+}
+
+impl Drop for NodeServing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Begins to serve. `reviews`: a client that may review tokens and accesses. `kubelet`: whose metrics are told, if one runs the
+/// Pods.
+///
+/// # Errors
+/// The address is taken, or the certificates don't fit.
+pub(crate) async fn serve(
+    settings: &ServingSettings,
+    node: &str,
+    provider: Arc<dyn Provider>,
+    reviews: kube::Client,
+    kubelet: Option<Kubelet>,
+) -> Result<NodeServing, ServingError> {
+    let api = NodeApi {
+        node: node.to_owned(),
+        pods: Arc::new(Held(provider.clone())),
+        provider,
+        facts: Arc::new(Machine { kubelet }),
+        reviews: Arc::new(KubeReviews::new(reviews)),
+        clock: Arc::new(SystemClock),
+    };
+    let tls = server_config(&settings.certificate, settings.clients.as_deref())?;
+    let server = NodeServer::bind(settings.listen, api, Limits::default()).await?;
+    let port = server.address().port();
+    let (keep, tls) = watch::channel(Arc::new(tls));
+    let task = tokio::spawn(async move {
+        server.run(tls).await;
+        drop(keep);
+    });
+    Ok(NodeServing { port, task })
+}
+
+/// This machine.
+struct Machine {
+    kubelet: Option<Kubelet>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+impl NodeFacts for Machine {
+    fn usage(&self) -> NodeUsage {
+        let read = |path: &str| {
+            std::fs::read_to_string(path)
+                .inspect_err(|error| {
+                    tracing::debug!(path, error = error_chain(error), "what the machine uses can't be read")
+                })
+                .unwrap_or_default()
+        };
+        let ticks = rustix::param::clock_ticks_per_second();
+        usage(&read("/proc/stat"), &read("/proc/meminfo"), ticks)
+    }
+
+    fn metrics(&self) -> String {
+        self.kubelet.as_ref().map(|kubelet| kubelet.metrics().text()).unwrap_or_default()
+    }
+
+    fn health(&self) -> Vec<Check> {
+        let Some(kubelet) = &self.kubelet else { return Vec::new() };
+        let failure = kubelet.health().err().map(|error| error_chain(&error));
+        vec![Check { name: "syncloop", failure }]
+    }
+
+    fn config(&self) -> Value {
+        serde_json::json!({"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"})
+    }
+}
+
+/// What the kernel's two texts say. What they don't say is not known.
+fn usage(stat: &str, meminfo: &str, ticks: u64) -> NodeUsage {
+    let of = |text: &str, name: &str| -> Option<Vec<u64>> {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+        Some(line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect())
+    };
+    // user nice system idle iowait irq softirq steal: all but idling is use; guests are in user already.
+    let cpu_nanos = of(stat, "cpu").filter(|times| times.len() >= 8).map(|times| {
+        let busy: u64 = times.iter().take(8).enumerate().filter(|(n, _)| !matches!(n, 3 | 4)).map(|(_, t)| t).sum();
+        busy.saturating_mul(1_000_000_000 / ticks.max(1))
+    });
+    let started = of(stat, "btime").and_then(|times| Timestamp::from_second(i64::try_from(*times.first()?).ok()?).ok());
+    let bytes = |name: &str| Some(of(meminfo, name)?.first()?.saturating_mul(1024));
+    let memory = || {
+        let (total, free) = (bytes("MemTotal:")?, bytes("MemFree:")?);
+        let (available, usage) = (bytes("MemAvailable:")?, total.saturating_sub(free));
+        let working_set = usage.saturating_sub(bytes("Inactive(file):").unwrap_or(0));
+        let rss = bytes("AnonPages:").unwrap_or(0);
+        Some(NodeMemory { available, usage, working_set, rss })
+    };
+    NodeUsage { started, cpu_nanos, memory: memory(), ..NodeUsage::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_what_is_used() {
+        let stat = "cpu  10 2 3 1000 50 1 1 1 7 0\ncpu0 5 1 1 500 25 0 0 0 0 0\nbtime 1700000000\n";
+        let meminfo =
+            "MemTotal:  1000 kB\nMemFree:  300 kB\nMemAvailable:  600 kB\nAnonPages:  90 kB\nInactive(file):  200 kB\n";
+        let used = usage(stat, meminfo, 100);
+        assert_eq!(used.cpu_nanos, Some(18 * 10_000_000));
+        assert_eq!(used.started, Timestamp::from_second(1_700_000_000).ok());
+        let kib = |n: u64| n * 1024;
+        let expected = NodeMemory { available: kib(600), usage: kib(700), working_set: kib(500), rss: kib(90) };
+        assert_eq!(used.memory, Some(expected));
+        assert_eq!(usage("", "garbage\n", 100), NodeUsage::default());
+    }
+}
