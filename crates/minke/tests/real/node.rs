@@ -64,7 +64,11 @@ impl Cluster {
 
 fn node(m: &Instance, cluster: &Cluster, more: &[&str]) -> Running {
     let kubeconfig = cluster.kubeconfig();
-    m.spawn(&[&["node", "--kubeconfig", &kubeconfig, "--node-name", "n1"], more].concat())
+    // How full this machine's disk is, is not for tests: images that can't be had again by a pull would go.
+    let file =
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\n";
+    let config = m.manifest("node.yaml", file);
+    m.spawn(&[&["node", "--kubeconfig", &kubeconfig, "--node-name", "n1", "--config", &config], more].concat())
 }
 
 fn pod(name: &str, script: &str, more: Value) -> Pod {
