@@ -22,7 +22,7 @@ impl Engine {
     /// Gives an object the address that it asks for, or a free one.
     ///
     /// # Errors
-    /// 422 for one that is taken or not of the range.
+    /// 409 for a new object that is there already, 422 for an address that is taken or not of the range.
     pub(super) fn give_address(
         &self,
         place: Place<'_>,
@@ -31,6 +31,10 @@ impl Engine {
     ) -> Result<(), ApiError> {
         if !place.kind.allocates {
             return Ok(());
+        }
+        // One that is there already is told so, rather than that its own address is taken.
+        if old.is_none() && self.store.get(&place.key()).is_some() {
+            return Err(ApiError::already_exists(place.kind.group, place.kind.plural, place.name));
         }
         let all = self.list(place.kind, None, &ListOptions::default())?.entries;
         let taken: HashSet<String> = all

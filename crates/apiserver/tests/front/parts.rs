@@ -51,6 +51,19 @@ async fn services_have_addresses_of_their_own_also_when_many_come_at_once() {
 }
 
 #[tokio::test]
+async fn a_service_that_is_there_is_told_so_and_the_servers_own_outlives_it() {
+    let server = TestServer::start(Limits::default()).await;
+    let mut again = service("kubernetes");
+    again["spec"]["clusterIP"] = "10.96.0.1".into();
+    let (code, refused) = server.json(ADMIN, Method::POST, SERVICES, &again).await;
+    assert_eq!((code, &refused["reason"]), (409, &json!("AlreadyExists")), "{refused}");
+    let server = server.restart().await;
+    let (code, own) = server.json(ADMIN, Method::GET, &format!("{SERVICES}/kubernetes"), &Value::Null).await;
+    assert_eq!((code, &own["spec"]["clusterIP"]), (200, &json!("10.96.0.1")));
+    assert_eq!(own["spec"]["ports"][0]["targetPort"], server.address.port());
+}
+
+#[tokio::test]
 async fn ephemeral_containers_and_resources_have_their_own_ways() {
     let server = TestServer::start(Limits::default()).await;
     let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}});
