@@ -46,6 +46,8 @@ enum Command {
     Agent(cmd::agent::AgentArgs),
     Api(cmd::api::ApiArgs),
     Node(Box<cmd::node::serve::NodeCommand>),
+    Up(Box<cmd::up::UpArgs>),
+    Down(cmd::down::DownArgs),
     Doctor(cmd::doctor::DoctorArgs),
     Completion(cmd::completion::CompletionArgs),
     /// Say which version this is, and which the agent has
@@ -53,10 +55,11 @@ enum Command {
 }
 
 impl Command {
-    /// What is logged unless told otherwise: an agent's log is read afterwards, a command's while it runs.
-    fn default_level(&self) -> &'static str {
+    /// Whether this process goes on and serves: its log is read afterwards, and one long step must not keep others waiting.
+    fn serves(&self) -> bool {
         match self {
-            Self::Agent(_) | Self::Api(_) | Self::Node(_) => "info",
+            Self::Agent(_) | Self::Api(_) | Self::Node(_) => true,
+            Self::Up(args) => args.serves(),
             Self::Run(_)
             | Self::Ps(_)
             | Self::Logs(_)
@@ -69,9 +72,10 @@ impl Command {
             | Self::Timeline(_)
             | Self::Watch(_)
             | Self::Image(_)
+            | Self::Down(_)
             | Self::Doctor(_)
             | Self::Completion(_)
-            | Self::Version => "warn",
+            | Self::Version => false,
         }
     }
 }
@@ -101,16 +105,16 @@ fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 fn start(cli: &Cli) -> Outcome {
-    logging::init(cli.log_level.as_deref().unwrap_or(cli.command.default_level())).map_err(Failure::usage)?;
+    let level = if cli.command.serves() { "info" } else { "warn" };
+    logging::init(cli.log_level.as_deref().unwrap_or(level)).map_err(Failure::usage)?;
     let place = Place::resolve(&cli.place).map_err(|e| Failure::usage(minke_core::runtime::error_chain(&e)))?;
     // ring is the only provider compiled in; an error means that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = match &cli.command {
+    let runtime = if cli.command.serves() {
         // Two threads, so that one long step never keeps the other Pods waiting; more would only cost memory.
-        Command::Agent(_) | Command::Api(_) | Command::Node(_) => {
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
-        }
-        _ => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+    } else {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()
     };
     let runtime = runtime.map_err(|e| Failure::system(format!("can't start the async runtime: {e}")))?;
     let client = Client::new(place, cli.log_level.as_deref().unwrap_or("info"));
@@ -137,6 +141,8 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Agent(args) => cmd::agent::run(args, client).await,
         Command::Api(args) => cmd::api::run(args).await,
         Command::Node(args) => cmd::node::serve::run(args, client).await,
+        Command::Up(args) => cmd::up::run(args, client).await,
+        Command::Down(args) => cmd::down::run(args, client).await,
         Command::Doctor(args) => cmd::doctor::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
         Command::Version => cmd::version::run(client).await,

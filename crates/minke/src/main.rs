@@ -1,6 +1,7 @@
 //! Minke: run Kubernetes Pods on one machine.
 
 mod agent;
+mod api;
 mod backend;
 mod cli;
 mod client;

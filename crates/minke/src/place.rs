@@ -148,6 +148,26 @@ impl Place {
         self.state.join("agent.log")
     }
 
+    fn down(&self) -> PathBuf {
+        self.state.join("down")
+    }
+
+    /// Whether `minke down` has ended the instance, and nobody began it again.
+    pub(crate) fn is_down(&self) -> bool {
+        self.down().exists()
+    }
+
+    /// Notes that the instance is down, or that it is not any more.
+    pub(crate) fn set_down(&self, down: bool) -> io::Result<()> {
+        if down {
+            return std::fs::write(self.down(), "");
+        }
+        match std::fs::remove_file(self.down()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Parent of the instance's pod cgroups.
     pub(crate) fn cgroup_root(&self) -> String {
         match &self.instance {
@@ -220,6 +240,17 @@ mod tests {
         assert_ne!(a.cgroup_root(), b.cgroup_root());
         assert_eq!(a.logs, Path::new("/tmp/a/logs"));
         assert!(a.run.starts_with("/run/minke/"));
+    }
+
+    #[test]
+    fn an_instance_is_down_until_it_is_begun_again() {
+        let state = tempfile::tempdir().unwrap();
+        let place = place(state.path().to_str(), None, None).unwrap();
+        assert!(!place.is_down());
+        for down in [false, true, true, false] {
+            place.set_down(down).unwrap();
+            assert_eq!(place.is_down(), down);
+        }
     }
 
     #[test]

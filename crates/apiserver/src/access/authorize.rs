@@ -54,6 +54,7 @@ fn matches(rule: &Rule, identity: &Identity, attempt: &Attempt<'_>) -> bool {
     let own = || identity.node().is_some_and(|node| node == attempt.name);
     let scope = match rule.scope {
         Scope::All => true,
+        Scope::Named => !attempt.name.is_empty(),
         Scope::Namespace(namespace) => attempt.namespace == namespace,
         Scope::Own => own(),
         Scope::OwnIn(namespace) => attempt.namespace == namespace && own(),
@@ -86,7 +87,7 @@ pub fn allows_path(identity: &Identity, verb: &str, path: &str) -> bool {
 #[must_use]
 pub fn rules(identity: &Identity, namespace: &str) -> (Vec<Value>, Vec<Value>) {
     let inside = |rule: &&Rule| match rule.scope {
-        Scope::All | Scope::Own => true,
+        Scope::All | Scope::Named | Scope::Own => true,
         Scope::Namespace(own) | Scope::OwnIn(own) => own == namespace,
     };
     let told = |rule: &Rule| {

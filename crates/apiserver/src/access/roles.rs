@@ -18,6 +18,8 @@ pub(super) struct Rule {
 pub(super) enum Scope {
     /// All.
     All,
+    /// Any one that is named: also as the only one of a list or watch.
+    Named,
     /// Those of one namespace.
     Namespace(&'static str),
     /// The one that has the name of who asks.
@@ -28,7 +30,6 @@ pub(super) enum Scope {
 
 const READ: &[&str] = &["get", "list", "watch"];
 const CREATE: &[&str] = &["create"];
-const GET: &[&str] = &["get"];
 const TELL: &[&str] = &["create", "patch", "update"];
 const WRITE: &[&str] = &["create", "delete", "patch", "update"];
 
@@ -57,8 +58,8 @@ pub(super) const NODE: &[Rule] = &[
     rule(CREATE, "", &["pods/eviction", "serviceaccounts/token", "nodes"]),
     rule(TELL, "", &["events"]),
     rule(TELL, "events.k8s.io", &["events"]),
-    // By name alone: whoever runs a node must not be able to list them.
-    rule(GET, "", &["secrets", "configmaps"]),
+    // By name alone: whoever runs a node must not be able to list them all.
+    Rule { verbs: READ, group: "", resources: &["secrets", "configmaps"], scope: Scope::Named },
     rule(READ, "node.k8s.io", &["runtimeclasses"]),
     rule(READ, "scheduling.k8s.io", &["priorityclasses"]),
     rule(CREATE, "authentication.k8s.io", &["tokenreviews"]),

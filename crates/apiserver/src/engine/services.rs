@@ -69,18 +69,17 @@ impl Engine {
             },
         });
         let options = WriteOptions { field_manager: "minke".to_owned(), ..WriteOptions::default() };
-        match self.create(kind, "default", service.clone(), &options).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.reason == crate::error::Reason::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        // The port may be another one than before.
+        // Of an earlier start: the port may be another one than then. Not created first, because its address is taken by itself.
         let place = Place { kind, namespace: "default", name: OWN };
         let change = |old: &Value| {
             let mut new = old.clone();
             new["spec"]["ports"] = service["spec"]["ports"].clone();
             Ok(new)
         };
-        self.change(place, super::Part::Main, &options, change).await.map(drop)
+        match self.change(place, super::Part::Main, &options, change).await {
+            Err(error) if error.reason == crate::error::Reason::NotFound => {}
+            changed => return changed.map(drop),
+        }
+        self.create(kind, "default", service, &options).await.map(drop)
     }
 }

@@ -577,3 +577,12 @@ async fn dependents_go_with_their_owner_before_it_or_not_at_all_as_the_policy_sa
     }
     care.abort();
 }
+
+#[tokio::test]
+async fn the_servers_own_service_is_there_after_every_start() {
+    let engine = engine().await;
+    for port in [6443, 6443, 7443] {
+        engine.announce(port).await.unwrap();
+        assert_eq!(read(&engine, "services", "kubernetes")["spec"]["ports"][0]["targetPort"], port);
+    }
+}

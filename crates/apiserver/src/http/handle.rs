@@ -240,7 +240,19 @@ async fn collection(
     let kind = kind_of(context, resource)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let namespace = resource.namespace.as_deref();
-    let may = |verb| authorize(identity, kind, resource, verb, "", "");
+    // Whoever may read one object may list and watch it by its name, as upstream's RequestInfo has it.
+    let only = query.only_name();
+    let may = |verb| {
+        let named = if verb == "create" { "" } else { only };
+        authorize(identity, kind, resource, verb, "", named)?;
+        match identity.node().filter(|_| !named.is_empty()) {
+            Some(node) => {
+                let place = Place { kind, namespace: namespace.unwrap_or_default(), name: named };
+                limit(context, node, place, "", request.method())
+            }
+            None => Ok(()),
+        }
+    };
     if kind.question && *request.method() != Method::POST {
         return Err(not_allowed(kind, request.method()));
     }

@@ -18,6 +18,14 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// The one name that a field selector leaves; empty if it leaves more.
+    pub(crate) fn only_name(&self) -> &str {
+        let mut terms = self.get("fieldSelector").split(',');
+        terms
+            .find_map(|term| term.trim().strip_prefix("metadata.name="))
+            .map_or("", |name| name.trim_start_matches('='))
+    }
+
     /// The first of a name, if there is one: present and empty is not absent.
     pub(crate) fn first(&self, name: &str) -> Option<&str> {
         self.all(name).next()
@@ -121,5 +129,23 @@ impl Query {
                 timeout_seconds: self.number("timeoutSeconds")?,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_may_leave_one_name() {
+        for (text, name) in [
+            ("fieldSelector=metadata.name%3Da", "a"),
+            ("fieldSelector=spec.nodeName%3Dn,metadata.name%3D%3Da", "a"),
+            ("fieldSelector=metadata.name!%3Da", ""),
+            ("fieldSelector=metadata.namespace%3Da", ""),
+            ("", ""),
+        ] {
+            assert_eq!(Query::parse(text).only_name(), name, "{text}");
+        }
     }
 }

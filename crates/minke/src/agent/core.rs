@@ -149,11 +149,15 @@ async fn open_embedded(place: &Place, clock: Arc<dyn Clock>) -> Result<Arc<dyn R
     Ok(Arc::new(EmbeddedRuntime::open(config, clock).await.map_err(CoreError::Runtime)?))
 }
 
+/// What this machine is called as a node, unless told otherwise: its host name, in lower case.
+pub(crate) fn node_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
+}
+
 /// The kubelet core's settings for an instance.
 pub(crate) fn settings(place: &Place) -> KubeletConfig {
-    let node_name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     KubeletConfig {
         cgroup_root: place.cgroup_root(),
-        ..KubeletConfig::new(node_name, place.state.clone(), place.logs.clone())
+        ..KubeletConfig::new(node_name(), place.state.clone(), place.logs.clone())
     }
 }

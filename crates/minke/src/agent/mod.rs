@@ -43,7 +43,7 @@ use crate::protocol::Identity;
 pub(crate) use self::companion::{Alone, Companion};
 #[cfg(test)]
 use self::core::settings;
-pub(crate) use self::core::{CoreError, Overrides, Settings, open_runtime};
+pub(crate) use self::core::{CoreError, Overrides, Settings, node_name, open_runtime};
 pub(crate) use ready::{Readiness, Ready};
 
 /// Clients get so long to take their last messages when the agent ends.

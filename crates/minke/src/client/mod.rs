@@ -16,6 +16,8 @@ use tokio::net::UnixStream;
 
 pub(crate) use connection::{Connection, RequestError};
 pub(crate) use start::StartError;
+
+use start::Program;
 pub(crate) use watch::{Update, Watch};
 
 use crate::backend::{self, Backend, Wanted};
@@ -31,8 +33,8 @@ const ATTEMPTS: usize = 5;
 pub(crate) struct Client {
     place: Place,
     log_level: String,
-    /// Settings for agents that it starts, as arguments.
-    agent_arguments: Vec<String>,
+    /// How agents are started.
+    program: Program,
     identity: Identity,
 }
 
@@ -106,13 +108,21 @@ impl From<ConnectError> for Failure {
 impl Client {
     /// A client for this instance; agents that it starts log at this level.
     pub(crate) fn new(place: Place, log_level: impl Into<String>) -> Self {
-        Self { place, log_level: log_level.into(), agent_arguments: Vec::new(), identity: Identity::own() }
+        let program = Program { arguments: vec!["agent".to_owned(), "--on-demand".to_owned()], revives: false };
+        Self { place, log_level: log_level.into(), program, identity: Identity::own() }
     }
 
     /// The same, and agents that it starts get these settings.
-    pub(crate) fn with_agent_arguments(&self, agent_arguments: Vec<String>) -> Self {
-        let (place, log_level, identity) = (self.place.clone(), self.log_level.clone(), self.identity.clone());
-        Self { place, log_level, agent_arguments, identity }
+    pub(crate) fn with_agent_arguments(&self, arguments: Vec<String>) -> Self {
+        let mut changed = self.clone();
+        changed.program.arguments.extend(arguments);
+        changed
+    }
+
+    /// The same, and agents that it starts are started by this subcommand, which says on its standard output when it is
+    /// ready, as `agent --on-demand` does, and begins an instance again that is down.
+    pub(crate) fn reviving(&self, subcommand: Vec<String>) -> Self {
+        Self { program: Program { arguments: subcommand, revives: true }, ..self.clone() }
     }
 
     /// The instance.
@@ -127,7 +137,7 @@ impl Client {
             if let Some(connection) = self.connect_running().await? {
                 return Ok(connection);
             }
-            match start::start(&self.place, &self.log_level, &self.agent_arguments).await {
+            match start::start(&self.place, &self.log_level, &self.program).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => failed = error.into(),
                 Err(error) => return Err(error.into()),

@@ -53,8 +53,8 @@ pub(crate) struct AgentArgs {
     pub(crate) on_demand: bool,
 }
 
-/// No disk is so full that images are removed.
-const NEVER: u8 = 100;
+/// No disk is so full that images are removed: on a machine of one's own they may have been imported by hand.
+pub(super) const NEVER: u8 = 100;
 
 /// How changes in the runtime are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,20 +2,13 @@
 
 mod copy;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use minke_apiserver::access::{Authority, Issuer, Tokens};
-use minke_apiserver::engine::{Accounts, Engine};
-use minke_apiserver::http::{Limits, NodeClient, Server};
-use minke_apiserver::scheduler;
-use minke_apiserver::store::{HistoryLimits, Store};
-use minke_core::clock::{Clock, SystemClock};
-use minke_core::runtime::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::api::{Api, ApiSettings};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Serve a Kubernetes API for this machine
@@ -74,29 +67,6 @@ enum ApiCommand {
     },
 }
 
-fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::system(format!("{what}: {}", error_chain(error)))
-}
-
-/// Names and addresses that the certificate is good for.
-fn addresses(listen: SocketAddr) -> Vec<IpAddr> {
-    let mut addresses = vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    if !listen.ip().is_unspecified() && !addresses.contains(&listen.ip()) {
-        addresses.push(listen.ip());
-    }
-    addresses
-}
-
-/// The address that this machine reaches the server by.
-fn url(listening: SocketAddr) -> String {
-    let ip = match listening.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    format!("https://{}", SocketAddr::new(ip, listening.port()))
-}
-
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(args: &ApiArgs) -> Outcome {
     match &args.command {
@@ -104,60 +74,22 @@ pub(crate) async fn run(args: &ApiArgs) -> Outcome {
         Some(ApiCommand::Import { file }) => return copy::import(&args.data_dir, file),
         None => {}
     }
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed("can't watch for signals", &error))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed("can't watch for signals", &error))?;
-    let pki = args.data_dir.join("pki");
-    // The directory is made by its owner alone, so that nothing below it needs more care.
-    let authority = Authority::open(&pki, SystemClock.now())
-        .map_err(|error| failed("can't set up the server's certificates", &error))?;
-    let store = Store::open(&args.data_dir.join("api.redb"), HistoryLimits::default())
-        .map_err(|error| failed("can't open the server's objects", &error))?;
-    let tokens = match &args.token_auth_file {
-        Some(path) => Tokens::read(path).map_err(|error| failed(&format!("can't read {}", path.display()), &error))?,
-        None => Tokens::default(),
-    };
-    let issuer =
-        Issuer::open(&pki).map_err(|error| failed("can't set up the key of the service accounts' tokens", &error))?;
-    let (root_certificate, mount) = (authority.certificate().to_owned(), args.mount_service_account_tokens);
-    let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(Accounts { issuer, root_certificate, mount });
-    engine.prepare().await.map_err(|error| failed("can't make the first objects", &error))?;
-    let server = Server::bind(args.listen, engine.clone(), tokens, Limits::default())
-        .await
-        .map_err(|error| failed("can't serve", &error))?;
-    let nodes = authority.node_client().map_err(|error| failed("can't set up the server's certificates", &error))?;
-    let server = server.reaching(NodeClient::new(nodes));
-    engine
-        .announce(server.address().port())
-        .await
-        .map_err(|error| failed("can't make the server's Service", &error))?;
-    let tls = authority
-        .server(&["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"], &addresses(args.listen))
-        .map_err(|error| failed("can't set up the server's certificates", &error))?;
-    let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| Path::new(&args.data_dir).join("admin.conf"));
-    let url = url(server.address());
-    authority.kubeconfig(&kubeconfig, &url).map_err(|error| failed("can't write the kubeconfig", &error))?;
-    eprintln!("serving {url}; kubectl --kubeconfig {}", kubeconfig.display());
+    let watched = |kind| signal(kind).map_err(|error| Failure::system(format!("can't watch for signals: {error}")));
+    let (mut terminate, mut interrupt) = (watched(SignalKind::terminate())?, watched(SignalKind::interrupt())?);
+    let api = Api::open(&ApiSettings {
+        data_dir: args.data_dir.clone(),
+        listen: args.listen,
+        kubeconfig: args.kubeconfig.clone(),
+        token_auth_file: args.token_auth_file.clone(),
+        schedules: !args.no_scheduler,
+        mounts_tokens: args.mount_service_account_tokens,
+    })
+    .await?;
+    eprintln!("serving {}; kubectl --kubeconfig {}", api.url, api.kubeconfig.display());
     tokio::select! {
-        () = server.run(tls) => {}
-        () = engine.care() => {}
-        () = scheduler::run(&engine), if !args.no_scheduler => {}
+        never = api.run() => match never {},
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     Ok(Exit::Reached)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_certificate_and_the_url_are_good_for_where_it_listens() {
-        let listen = |text: &str| text.parse::<SocketAddr>().unwrap();
-        assert_eq!(url(listen("127.0.0.1:6443")), "https://127.0.0.1:6443");
-        assert_eq!(url(listen("0.0.0.0:1")), "https://127.0.0.1:1");
-        assert_eq!(url(listen("[::]:1")), "https://[::1]:1");
-        assert_eq!(addresses(listen("0.0.0.0:1")).len(), 2);
-        assert!(addresses(listen("192.0.2.7:1")).contains(&listen("192.0.2.7:1").ip()));
-    }
 }

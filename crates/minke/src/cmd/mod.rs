@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod api;
 pub(crate) mod completion;
 pub(crate) mod doctor;
+pub(crate) mod down;
 pub(crate) mod exec;
 pub(crate) mod image;
 mod image_cri;
@@ -17,6 +18,7 @@ pub(crate) mod run;
 pub(crate) mod stop;
 pub(crate) mod timeline;
 pub(crate) mod top;
+pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod watch;
 

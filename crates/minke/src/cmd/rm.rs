@@ -21,6 +21,13 @@ pub(crate) struct RmArgs {
     force: bool,
 }
 
+impl RmArgs {
+    /// Every Pod, whether it has ended or not.
+    pub(super) fn everything() -> Self {
+        Self { pods: Vec::new(), all: true, force: true }
+    }
+}
+
 /// Removes Pods and waits until they are gone. Without `--force`, one that has not ended is not touched, nor is
 /// any other Pod of the same command.
 pub(crate) async fn run(args: &RmArgs, client: &Client) -> Outcome {

@@ -150,6 +150,11 @@ impl RunningNode {
         self.node.ready().await && self.pods.ready().await
     }
 
+    /// What the API refuses at the moment, for people.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.node.trouble()
+    }
+
     /// Waits until it has ended by itself, and says why. Cancel-safe.
     pub(crate) async fn ended(&self) -> NodeRunError {
         tokio::select! {

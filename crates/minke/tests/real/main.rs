@@ -21,3 +21,4 @@ mod running;
 mod runtime_chaos;
 mod static_pods;
 mod support;
+mod up;

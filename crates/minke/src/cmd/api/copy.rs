@@ -11,7 +11,7 @@ use std::path::Path;
 
 use minke_apiserver::store::{HistoryLimits, Store};
 
-use super::failed;
+use crate::api::failed;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The name of the standard streams.

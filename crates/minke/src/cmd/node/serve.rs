@@ -145,7 +145,7 @@ impl NodeCommand {
         let machine = file.under(&self.machine)?;
         let name = match &self.node_name {
             Some(name) => name.clone(),
-            None => rustix::system::uname().nodename().to_string_lossy().to_lowercase(),
+            None => agent::node_name(),
         };
         if let Some(problem) = minke_core::validation::object_name(&name) {
             return Err(

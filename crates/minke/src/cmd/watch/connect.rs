@@ -10,13 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::Failure;
 
 /// A cluster, and the namespace that is meant where none is named.
-pub(super) struct Connection {
-    pub(super) client: Client,
-    pub(super) namespace: String,
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
 }
 
 /// Finds the cluster: the given kubeconfig, the environment's, the user's, or the service account's.
-pub(super) async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Connection, Failure> {
+pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Connection, Failure> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::usage(format!("can't find the cluster: {}", error_chain(error)))

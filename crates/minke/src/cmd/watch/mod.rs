@@ -3,7 +3,7 @@
 //! [`wanted`] decides when it is over, [`tell`] turns reports into lines and JSON, [`screen`] shows them, [`logs`] streams
 //! containers, [`connect`] finds the cluster. Judging is `minke_watch`.
 
-mod connect;
+pub(crate) mod connect;
 mod logs;
 mod options;
 mod screen;
