@@ -242,9 +242,8 @@ impl ApiError {
 
     /// 405.
     #[must_use]
-    pub fn method_not_allowed(group: &str, resource: &str, action: &str) -> Self {
-        let message = format!("{action} is not supported on resources of kind {:?}", qualified(group, resource));
-        Self::about(Reason::MethodNotAllowed, group, resource, "", message)
+    pub fn method_not_allowed() -> Self {
+        Self::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
     }
 
     /// 410: a revision or a continue token that is older than the history.

@@ -1,12 +1,13 @@
 //! Helpers of Minke's tests and demo that need no other tool on the machine: images made in memory
 //! ([`ImageBuilder`], [`busybox_image`]), a registry on loopback with faults on demand ([`Registry`]), state
-//! directories that clean up after themselves ([`TempState`]), and real containerds out of Debian's packages
-//! ([`containerd::Containerd`]).
+//! directories that clean up after themselves ([`TempState`]), real containerds out of Debian's packages
+//! ([`containerd::Containerd`]), and a real kube-apiserver with etcd ([`kube::KubeApi`]).
 
 mod archive;
 mod busybox;
 pub mod containerd;
 mod image;
+pub mod kube;
 mod layer;
 pub mod registry;
 mod state;

@@ -122,14 +122,13 @@ fn numbers(node: &Node, number: &Number, path: &str, found: &mut Vec<Cause>) {
 fn texts(node: &Node, text: &str, path: &str, found: &mut Vec<Cause>) {
     let quoted = Value::from(text);
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    // The first of these alone, as upstream.
     if let Some(most) = node.length.1.filter(|most| length > *most) {
         let message = format!("Too long: may not be more than {most} bytes");
         found.push(Cause::new("FieldValueTooLong", message, path));
-    }
-    if let Some(least) = node.length.0.filter(|least| length < *least) {
+    } else if let Some(least) = node.length.0.filter(|least| length < *least) {
         found.push(invalid(path, &quoted, &format!("should be at least {least} chars long")));
-    }
-    if let Some(pattern) = node.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+    } else if let Some(pattern) = node.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
         found.push(invalid(path, &quoted, &format!("should match '{pattern}'")));
     }
     if !node.format.is_empty() && !format::is(&node.format, text) {
@@ -141,7 +140,8 @@ fn texts(node: &Node, text: &str, path: &str, found: &mut Vec<Cause>) {
 fn count(bounds: (Option<i64>, Option<i64>), given: usize, path: &str, what: &str, found: &mut Vec<Cause>) {
     let given = i64::try_from(given).unwrap_or(i64::MAX);
     if let Some(most) = bounds.1.filter(|most| given > *most) {
-        let message = format!("Too many: {given}: must have at most {most} items");
+        let noun = if most == 1 { "item" } else { "items" };
+        let message = format!("Too many: {given}: must have at most {most} {noun}");
         found.push(Cause::new("FieldValueTooMany", message, path));
     }
     if let Some(least) = bounds.0.filter(|least| given < *least) {
@@ -267,7 +267,7 @@ mod tests {
             (
                 json!({"type": "array", "items": {"type": "string"}, "maxItems": 1}),
                 json!(["a", "b"]),
-                "FieldValueTooMany spec: Too many: 2: must have at most 1 items",
+                "FieldValueTooMany spec: Too many: 2: must have at most 1 item",
             ),
             (
                 json!({"type": "array", "items": {"type": "string"}}),

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::node::{Node, NodeError};
+use super::rules::Rules;
 use super::{check, defaults, lists};
 use crate::error::Cause;
 use crate::schema::{Kind as Type, StructuralError, Types};
@@ -66,6 +67,7 @@ pub struct Definition {
     pub(crate) schema: Value,
     pub(crate) printer: Printer,
     node: Node,
+    rules: Rules,
     types: Types,
     root: Type,
 }
@@ -109,6 +111,7 @@ impl Definition {
             deprecation,
             printer: Printer::custom(&columns)?,
             node: Node::new(props)?,
+            rules: Rules::new(&schema),
             schema,
             types,
             root,
@@ -148,6 +151,12 @@ impl Definition {
         if let Some(old) = old.filter(|_| !found.is_empty()) {
             let before = self.problems(old);
             found.retain(|cause| !before.contains(cause));
+        }
+        let broken = self.rules.problems(new, old, &found);
+        // Likewise for rules: what is broken by an object that stays as it is was not broken by this write.
+        let same = old.is_some_and(|old| old["spec"] == new["spec"] && old["status"] == new["status"]);
+        if !same {
+            found.extend(broken);
         }
         found
     }

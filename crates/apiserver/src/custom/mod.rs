@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - [`Node`](node::Node) is a schema as it is used: patterns compiled, lists by their type. `defaults`, `check` and `lists`
-//!   walk it beside a value; types for pruning, patches and apply are [`Types::structural`](crate::schema::Types::structural).
+//!   walk it beside a value, and `rules` are its CEL; types for pruning, patches and apply are [`Types::structural`](crate::schema::Types::structural).
 //! - [`Definition`] is one version of a definition, ready: what [`crate::kinds::Kind`] asks when it is a custom one.
 //! - [`Kinds`] is every kind that is served, those of the server and those of definitions. Rows have names alone; they live as
 //!   long as the server, so that every part of it may point at them, and a definition that comes again finds its own. What
@@ -29,6 +29,7 @@ mod lists;
 mod names;
 mod node;
 mod row;
+mod rules;
 mod scale;
 mod structural;
 

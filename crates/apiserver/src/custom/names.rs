@@ -54,19 +54,20 @@ fn status(all: &[Value], at: usize, now: &str) -> Value {
     let mut status = if definition["status"].is_object() { definition["status"].clone() } else { json!({}) };
     let mut accepted = if status["acceptedNames"].is_object() { status["acceptedNames"].clone() } else { json!({}) };
     let (resources, kinds) = taken(all, at);
+    // The last refusal is the one that is told, as upstream.
     let mut refused: Option<(&str, String)> = None;
-    let mut claim = |field: &'static str, reason: &'static str, used: &BTreeSet<&str>, accepted: &mut Value| {
+    let claim = |field: &'static str, reason: &'static str, used: &BTreeSet<&str>, accepted: &mut Value| {
         let name = wanted[field].as_str().unwrap_or_default();
         if accepted[field].as_str() != Some(name) && used.contains(name) {
-            refused = Some((reason, format!("{name:?} is already in use")));
-        } else if !name.is_empty() {
+            return Some((reason, format!("{name:?} is already in use")));
+        }
+        if !name.is_empty() {
             accepted[field] = name.into();
         }
+        None
     };
-    claim("plural", "PluralConflict", &resources, &mut accepted);
-    claim("singular", "SingularConflict", &resources, &mut accepted);
-    claim("kind", "KindConflict", &kinds, &mut accepted);
-    claim("listKind", "ListKindConflict", &kinds, &mut accepted);
+    refused = claim("plural", "PluralConflict", &resources, &mut accepted).or(refused);
+    refused = claim("singular", "SingularConflict", &resources, &mut accepted).or(refused);
     let shorts: Vec<&str> = wanted["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let conflicts: Vec<String> = shorts
         .iter()
@@ -78,6 +79,8 @@ fn status(all: &[Value], at: usize, now: &str) -> Value {
         [one] => refused = Some(("ShortNamesConflict", one.clone())),
         many => refused = Some(("ShortNamesConflict", format!("[{}]", many.join(", ")))),
     }
+    refused = claim("kind", "KindConflict", &kinds, &mut accepted).or(refused);
+    refused = claim("listKind", "ListKindConflict", &kinds, &mut accepted).or(refused);
     copy(wanted, &mut accepted, "categories");
     for field in ["plural", "kind"] {
         if !accepted[field].is_string() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::check::check;
 use super::node::Node;
-use super::structural;
+use super::{rules, structural};
 use crate::error::Cause;
 use crate::kinds::{forbidden, invalid};
 use crate::table::JsonPath;
@@ -40,7 +40,27 @@ pub(crate) fn complete(value: Value) -> Result<Value, serde_json::Error> {
     }
     let none = || CustomResourceConversion { strategy: "None".to_owned(), webhook: None };
     definition.spec.conversion.get_or_insert_with(none);
-    serde_json::to_value(definition)
+    let mut value = serde_json::to_value(definition)?;
+    for version in value["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        whole(&mut version["schema"]);
+    }
+    Ok(value)
+}
+
+/// Bounds are floating-point numbers in Rust as in Go, which writes `1` for one.
+fn whole(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let small = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15);
+            #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+            if let Some(number) = small {
+                *value = (number as i64).into();
+            }
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(whole),
+        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// A new one has been stored in its storage version, and nothing else is known of it yet.
@@ -212,6 +232,7 @@ fn schema_rules(schema: &Value, at: &str, found: &mut Vec<Cause>) {
     let problems = structural::problems(schema, at);
     if problems.is_empty() {
         defaults(schema, at, found);
+        found.extend(rules::misspelt(schema, at));
     }
     found.extend(problems);
 }

@@ -14,6 +14,9 @@ use crate::custom::{FINALIZER, Settled, settle};
 use crate::error::{ApiError, Reason};
 use crate::kinds::{Deletion, Kind, find};
 
+/// Who writes what the server itself says, as upstream.
+const MANAGER: &str = "kube-apiserver";
+
 /// The kind of definitions.
 fn definitions() -> Option<&'static Kind> {
     find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -71,13 +74,14 @@ impl Engine {
     async fn say_status(&self, kind: &'static Kind, definition: &Value, settled: &Settled) -> Result<(), ApiError> {
         let place = Place { kind, namespace: "", name: meta::text(definition, "name") };
         let base = meta::text(definition, "resourceVersion");
+        let options = WriteOptions { field_manager: MANAGER.to_owned(), ..WriteOptions::default() };
         let change = |old: &Value| {
             let mut new = old.clone();
             new["status"] = settled.status.clone();
             meta::of(&mut new).insert("resourceVersion".to_owned(), base.into());
             Ok(new)
         };
-        match self.change(place, Part::Status, &WriteOptions::default(), change).await {
+        match self.change(place, Part::Status, &options, change).await {
             Ok(_) => Ok(()),
             // Somebody has written it in between, and follows after.
             Err(error) if matches!(error.code(), 404 | 409) => Ok(()),

@@ -150,8 +150,12 @@ fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timest
         if let Some(wanted) = wanted
             && wanted != found
         {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            return Err(place.conflict(&why));
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might \
+                 have been deleted and then recreated"
+            );
+            // Upstream names the kind here, not the resource.
+            return Err(ApiError::conflict(place.kind.group, place.kind.kind, place.name, &why));
         }
     }
     let kind = place.kind;
@@ -175,7 +179,9 @@ fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timest
     let metadata = meta::of(&mut new);
     metadata.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
     metadata.insert("deletionTimestamp".to_owned(), meta::time(end).into());
-    if kind.generation && !meta::is_deleting(object) {
+    if kind.strategy.deletion == Deletion::Definition {
+        metadata.remove("deletionGracePeriodSeconds");
+    } else if kind.generation && !meta::is_deleting(object) {
         let generation = object["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
         metadata.insert("generation".to_owned(), generation.into());
     }

@@ -44,7 +44,7 @@ impl Token {
     fn decode(text: &str) -> Result<Self, ApiError> {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
         let token = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        token.ok_or_else(|| ApiError::bad_request("continue key is not valid"))
+        token.ok_or_else(|| ApiError::bad_request("invalid continue token: continue key is not valid"))
     }
 }
 

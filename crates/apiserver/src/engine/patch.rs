@@ -83,19 +83,19 @@ pub struct Patched {
 
 /// The fields of a patched object that its kind does not have, as warnings, or refused where they may not be.
 fn unknown(kind: &Kind, object: &Value, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
-    if validation == FieldValidation::Ignore {
-        return Ok(Vec::new());
-    }
-    let found = kind.with_type(|types, schema| match kind.slot {
-        Some(_) => prune(types, schema, &mut object.clone()),
-        // Values of wrong types are told when the object is read as its kind.
-        None => typed(types, schema, object.clone()).map(|typed| typed.unknown).unwrap_or_default(),
-    });
-    let found = found.unwrap_or_default().iter().map(|path| format!("unknown field {path:?}")).collect();
-    validation.judge(found).map_err(|error| {
-        let cause = crate::kinds::invalid("patch", &object.to_string().into(), &error.to_string());
+    let refuse = |why: String| {
+        // A Secret's values are nobody's to read in an error.
+        let shown = if kind.kind == "Secret" { String::new() } else { object.to_string() };
+        let cause = crate::kinds::invalid("patch", &shown.into(), &why);
         ApiError::invalid("", "", "", vec![cause])
-    })
+    };
+    let found = kind.with_type(|types, schema| match kind.slot {
+        Some(_) => Ok(prune(types, schema, &mut object.clone())),
+        None => typed(types, schema, object.clone()).map(|typed| typed.unknown),
+    });
+    let found = found.transpose().map_err(|error| refuse(error.to_string()))?.unwrap_or_default();
+    let found = found.iter().map(|path| format!("unknown field {path:?}")).collect();
+    validation.judge(found).map_err(|error| refuse(error.to_string()))
 }
 
 impl Engine {

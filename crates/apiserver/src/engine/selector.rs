@@ -170,12 +170,15 @@ impl FieldSelector {
                 return Err(ApiError::bad_request(message));
             };
             if !kind.selects(field) {
-                let resource = format!("{}, Resource={}", kind.api_version(), kind.plural);
-                let resource = if kind.group.is_empty() { format!("/{resource}") } else { resource };
-                let message = format!(
-                    "Unable to find {resource:?} that match label selector \"\", field selector {text:?}: field label not \
-                     supported: {field}"
-                );
+                // Two of upstream's sentences: kinds with fields of their own, and those with the usual ones alone.
+                let message = match kind.selectable.is_empty() && kind.slot.is_none() {
+                    true => {
+                        format!(
+                            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                        )
+                    }
+                    false => format!("field label not supported: {field}"),
+                };
                 return Err(ApiError::bad_request(message));
             }
             terms.push((kind.attribute(field).to_owned(), equal, unescape(value)));

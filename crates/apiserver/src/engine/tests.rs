@@ -284,7 +284,7 @@ async fn preconditions_name_the_one_that_is_meant() {
     let made = create(&engine, "configmaps", map("a")).await.unwrap();
     let wrong = delete(&engine, "configmaps", "a", json!({"preconditions": {"uid": "x"}})).await.unwrap_err();
     assert_eq!(wrong.reason, Reason::Conflict);
-    assert!(wrong.to_string().contains("Precondition failed: UID in precondition: x"), "{wrong}");
+    assert!(wrong.to_string().contains("the UID in the precondition (x) does not match"), "{wrong}");
     let wrong = delete(&engine, "configmaps", "a", json!({"preconditions": {"resourceVersion": "1"}})).await;
     assert_eq!(wrong.unwrap_err().reason, Reason::Conflict);
     let right = json!({"preconditions": {"uid": made["metadata"]["uid"]}, "propagationPolicy": "Background"});

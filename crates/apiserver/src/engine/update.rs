@@ -195,7 +195,8 @@ impl Engine {
         let base = based_on(place, &new)?;
         if base.is_none() && !place.kind.unconditional {
             let cause = crate::kinds::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-            return Err(ApiError::invalid(place.kind.group, place.kind.kind, place.name, vec![cause]));
+            // Upstream names the resource here, not the kind.
+            return Err(ApiError::invalid(place.kind.group, place.kind.plural, place.name, vec![cause]));
         }
         let changed = self.change(place, part, options, |_| Ok(new.clone())).await;
         self.defined(place.kind).await;

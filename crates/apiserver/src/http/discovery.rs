@@ -18,6 +18,8 @@ const ACTIONS: [(&str, &str, &str, &str, &str); 3] = [
 ];
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The same of custom kinds, in upstream's order.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 /// What can be done to objects whose definition goes.
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 /// What can be done with questions.
@@ -87,11 +89,12 @@ pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
 }
 
 fn verbs(kind: &Kind) -> &'static [&'static str] {
-    let going = kind.definition().is_some_and(|definition| definition.source.terminating);
+    let going = kind.slot.map(|slot| slot.get().is_some_and(|definition| definition.source.terminating));
     match (kind.question, going) {
         (true, _) => &QUESTION_VERBS,
-        (false, true) => &LAST_VERBS,
-        (false, false) => &VERBS,
+        (false, None) => &VERBS,
+        (false, Some(false)) => &CUSTOM_VERBS,
+        (false, Some(true)) => &LAST_VERBS,
     }
 }
 

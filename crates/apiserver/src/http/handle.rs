@@ -224,10 +224,6 @@ fn authorize(
     if allows(identity, &attempt) { Ok(()) } else { Err(forbidden(identity, &attempt)) }
 }
 
-fn not_allowed(kind: &Kind, method: &Method) -> ApiError {
-    ApiError::method_not_allowed(kind.group, kind.plural, &method.as_str().to_lowercase())
-}
-
 async fn collection(
     context: &Arc<Context>,
     identity: &Identity,
@@ -254,7 +250,7 @@ async fn collection(
         }
     };
     if kind.question && *request.method() != Method::POST {
-        return Err(not_allowed(kind, request.method()));
+        return Err(ApiError::method_not_allowed());
     }
     match *request.method() {
         Method::GET if query.flag("watch") == Some(true) => {
@@ -267,7 +263,7 @@ async fn collection(
             let list = context.engine.list(kind, namespace, &query.list(kind)?)?;
             Ok(respond(200, JSON, printing.list(&list, context.engine.time())?))
         }
-        Method::POST if kind.namespaced && namespace.is_none() => Err(not_allowed(kind, &Method::POST)),
+        Method::POST if kind.namespaced && namespace.is_none() => Err(ApiError::method_not_allowed()),
         Method::POST if kind.question => {
             may("create")?;
             write(context, identity, kind, accept, &query, request, async |write| write.ask(kind, namespace)).await
@@ -286,7 +282,7 @@ async fn collection(
             })
             .await
         }
-        ref other => Err(not_allowed(kind, other)),
+        _ => Err(ApiError::method_not_allowed()),
     }
 }
 
@@ -316,7 +312,7 @@ async fn object(
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         return match *request.method() == Method::POST && part != pods::Part::Log || reads {
             true => pods::answer(&context.engine, context.nodes.as_ref(), &context.streams, place, part, request).await,
-            false => Err(not_allowed(kind, request.method())),
+            false => Err(ApiError::method_not_allowed()),
         };
     }
     let which = match part {
@@ -326,7 +322,7 @@ async fn object(
         "resize" if pod => Part::Resize,
         "token" if kind.kind == "ServiceAccount" => {
             if *request.method() != Method::POST {
-                return Err(not_allowed(kind, request.method()));
+                return Err(ApiError::method_not_allowed());
             }
             may("create")?;
             return write(context, identity, kind, accept, &query, request, async |write| write.issue_token(place))
@@ -367,11 +363,11 @@ async fn object(
                     })
                     .await
                 }
-                ref other => Err(not_allowed(kind, other)),
+                _ => Err(ApiError::method_not_allowed()),
             };
         }
-        "binding" | "eviction" if pod => return Err(not_allowed(kind, request.method())),
-        "finalize" if namespace => return Err(not_allowed(kind, request.method())),
+        "binding" | "eviction" if pod => return Err(ApiError::method_not_allowed()),
+        "finalize" if namespace => return Err(ApiError::method_not_allowed()),
         _ => return Err(ApiError::no_resource()),
     };
     match *request.method() {
@@ -394,7 +390,7 @@ async fn object(
             may("delete")?;
             write(context, identity, kind, accept, &query, request, async |write| write.delete(place).await).await
         }
-        ref other => Err(not_allowed(kind, other)),
+        _ => Err(ApiError::method_not_allowed()),
     }
 }
 

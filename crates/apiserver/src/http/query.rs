@@ -95,7 +95,8 @@ impl Query {
     pub(crate) fn validation(&self, options: &str) -> Result<FieldValidation, ApiError> {
         let mode = self.get("fieldValidation");
         FieldValidation::parse(mode).ok_or_else(|| {
-            let message = format!("Unsupported value: {mode:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            let message =
+                format!("Unsupported value: {mode:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"");
             let cause = Cause::new("FieldValueNotSupported", message, "fieldValidation");
             ApiError::invalid("meta.k8s.io", options, "", vec![cause])
         })
@@ -108,7 +109,8 @@ impl Query {
             "Exact" => Some(RevisionMatch::Exact),
             "NotOlderThan" => Some(RevisionMatch::NotOlderThan),
             other => {
-                let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
+                let message =
+                    format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
                 let cause = Cause::new("FieldValueNotSupported", message, "resourceVersionMatch");
                 return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause]));
             }

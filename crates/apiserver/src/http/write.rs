@@ -10,7 +10,7 @@ use super::query::Query;
 use super::{body, review, strict};
 use crate::access::{Identity, creates};
 use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, PatchKind, Place, WriteOptions};
-use crate::error::ApiError;
+use crate::error::{ApiError, Reason};
 use crate::kinds::Kind;
 
 /// What a write answers.
@@ -93,7 +93,11 @@ impl Write<'_> {
         let patch = body::patch(kind, &self.body)?;
         let mode = self.query.validation("PatchOptions")?;
         let mut warnings = mode.judge(patch.duplicates).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        let options = WriteOptions { validation: mode, ..self.options()? };
+        let mut options = WriteOptions { validation: mode, ..self.options()? };
+        if kind == PatchKind::Apply {
+            // Who applies says who it is: a program's name would not do.
+            options.field_manager = self.query.get("fieldManager").to_owned();
+        }
         let patched = self.engine.patch(place, part, kind, &patch.value, &options).await?;
         warnings.extend(patched.warnings);
         let code = if patched.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -104,10 +108,7 @@ impl Write<'_> {
     fn patch_kind(&self) -> Result<PatchKind, ApiError> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
         let known = PATCH_TYPES.iter().find(|(name, _)| *name == media).map(|(_, kind)| *kind);
-        known.ok_or_else(|| {
-            let names: Vec<&str> = PATCH_TYPES.iter().map(|(name, _)| *name).collect();
-            ApiError::unsupported_media_type(&names)
-        })
+        known.ok_or_else(|| ApiError::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type"))
     }
 
     /// Writes the scale of a custom object.

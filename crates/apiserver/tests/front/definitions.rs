@@ -268,4 +268,15 @@ async fn the_definition_of_runner_sets_is_installed_and_works() {
     assert_eq!(code, 201, "{told}");
     let (code, list) = server.json(ADMIN, Method::GET, "/apis/minke.dev/v1alpha1/runnersets", &Value::Null).await;
     assert_eq!((code, list["kind"].as_str()), (200, Some("RunnerSetList")));
+    let both = json!({"apiVersion": "minke.dev/v1alpha1", "kind": "RunnerSet", "metadata": {"name": "a"}, "spec": {
+        "github": {"credentialsSecret": "s", "repository": "a/b", "organization": "c"},
+    }});
+    let (code, told) =
+        server.json(ADMIN, Method::POST, "/apis/minke.dev/v1alpha1/namespaces/default/runnersets", &both).await;
+    assert_eq!(code, 422);
+    assert!(
+        told["message"].as_str().unwrap().contains("exactly one of")
+            || told["message"].as_str().unwrap().contains("were not checked"),
+        "{told}"
+    );
 }

@@ -4,6 +4,7 @@
 mod accounts;
 mod conversations;
 mod definitions;
+mod differential;
 mod hostile;
 mod kubectl;
 mod nodes;

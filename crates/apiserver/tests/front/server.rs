@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Issuer, NODES, Tokens};
@@ -91,22 +92,14 @@ impl TestServer {
         Self { directory, address, kubeconfig, authority, tasks }
     }
 
+    /// A client that trusts the server.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, &self.authority)
+    }
+
     /// A connection that trusts the server and is nobody by itself.
-    pub(crate) async fn connect(&self) -> hyper::client::conn::http1::SendRequest<Full<Bytes>> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection.with_upgrades());
-        sender
+    pub(crate) async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        self.client().connect().await
     }
 
     /// One request; the answer's code and body.
@@ -141,5 +134,60 @@ impl TestServer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let (code, bytes) = self.send(token, method, path, body.as_bytes()).await;
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
+
+/// A client of an API server, ours or the real one.
+pub(crate) struct Client {
+    address: SocketAddr,
+    authority: String,
+}
+
+impl Client {
+    /// A client that trusts this certificate, or what it has signed.
+    pub(crate) fn new(address: SocketAddr, authority: &str) -> Self {
+        Self { address, authority: authority.to_owned() }
+    }
+
+    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        sender
+    }
+
+    /// One request and all of its answer.
+    pub(crate) async fn ask(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &str,
+    ) -> crate::differential::Answer {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        request = request.header("authorization", format!("Bearer {token}")).header("accept", "application/json");
+        request = request.header("user-agent", "differential/1");
+        if !content_type.is_empty() {
+            request = request.header("content-type", content_type);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let response = self.connect().await.send_request(request).await.unwrap();
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let text = || String::from_utf8_lossy(&bytes).into_owned().into();
+        crate::differential::Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
     }
 }

@@ -70,12 +70,12 @@ impl fmt::Display for Release {
     }
 }
 
-/// Why there is no containerd here. Not a failure: the reason of a skipped test.
+/// Why there is no such program here. Not a failure: the reason of a skipped test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(String);
 
 impl Unavailable {
-    fn because(reason: impl Into<String>) -> Self {
+    pub(crate) fn because(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 }
