@@ -20,23 +20,8 @@ impl Known {
     }
 }
 
-const PODS: &[&str] = &[
-    "create a Pod",
-    "change an image",
-    "write a status",
-    "get a bound Pod",
-    "delete a bound Pod",
-    "delete it at once",
-];
-
 /// In the order of the document.
 pub(super) const KNOWN: &[Known] = &[
-    Known {
-        steps: PODS,
-        places: &["body.spec.priority", "body.spec.preemptionPolicy", "body.spec.tolerations"],
-        what: "a new Pod has neither `priority` and `preemptionPolicy` nor the two tolerations of 300 seconds",
-        why: "admission adds them upstream; on one machine a Pod has nowhere else to go",
-    },
     Known {
         steps: &["create a Node"],
         places: &["body.spec.taints"],
