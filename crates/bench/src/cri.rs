@@ -252,7 +252,7 @@ fn manifest(prefix: &str, count: usize) -> String {
 
 /// Whether this is what a Pod runs, and so no cost of its runtime.
 fn is_a_pods(pid: i32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"/bin/sleep\0100000\0")
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"/bin/sleep\x00100000\x00")
 }
 
 /// What the agent and containerd use while nothing happens, polling against events.

@@ -5,6 +5,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -79,9 +80,9 @@ impl Provider for Processes {
         let mut command = Command::new(program);
         command.args(arguments).envs(variables).stdin(Stdio::null()).kill_on_drop(true);
         self.with(|pods| {
-            if !pods.contains_key(&key) {
+            if let Entry::Vacant(place) = pods.entry(key) {
                 let child = command.spawn().map_err(|error| ProviderError::failed("create", error))?;
-                pods.insert(key, (pod.pod.clone(), child));
+                place.insert((pod.pod.clone(), child));
             }
             Ok(())
         })

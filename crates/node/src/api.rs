@@ -1,5 +1,6 @@
 //! What the controller asks of a Kubernetes API. Narrow, so that a client is thin and a simulation is honest.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::pin::Pin;
@@ -75,15 +76,28 @@ pub type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, ApiError>> +
 /// What is known of an object, at first and whenever it changes. It does not end: whoever makes it gets over errors.
 pub type ObjectStream = Pin<Box<dyn Stream<Item = Known> + Send>>;
 
+/// Who tells an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teller {
+    /// The pod controller, under the name that virtual-kubelet gives it.
+    Controller,
+    /// The kubelet core.
+    Kubelet,
+}
+
 /// An event about a Pod, to be recorded.
 #[derive(Debug, Clone)]
 pub struct Record {
+    /// Who tells.
+    pub teller: Teller,
     /// About it.
     pub pod: Arc<Pod>,
+    /// The container that it is about.
+    pub container: Option<String>,
     /// `Warning` rather than `Normal`.
     pub warning: bool,
     /// Upstream's.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// For people.
     pub message: String,
 }
@@ -101,7 +115,7 @@ pub trait PodApi: fmt::Debug + Send + Sync + 'static {
     async fn patch_status(&self, key: &PodKey, patch: &Value) -> Result<Arc<Pod>, ApiError>;
     /// Deletes the Pod if its uid is this one, with this grace; zero removes it.
     async fn delete(&self, key: &PodKey, grace: Duration) -> Result<(), ApiError>;
-    /// Records an event. Best effort.
+    /// Records an event, or counts it, or drops it when there are too many. Best effort.
     async fn record(&self, record: &Record) -> Result<(), ApiError>;
     /// Follows a ConfigMap or Secret.
     fn follow(&self, object: ObjectRef) -> ObjectStream;

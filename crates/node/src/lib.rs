@@ -16,6 +16,7 @@
 pub mod api;
 pub mod book;
 pub mod controller;
+pub mod correlate;
 pub mod environment;
 pub mod http;
 pub mod kube;

@@ -64,7 +64,7 @@ impl KubeletProvider {
 
     /// The worker of a Pod, if it is one of the API's.
     fn own(&self, key: &PodKey) -> Option<WorkerHandle> {
-        self.any(key).filter(|handle| is_own(&handle.desired().pod))
+        self.any(key).filter(|handle| is_of_api(&handle.desired().pod))
     }
 
     /// The worker of any Pod.
@@ -81,7 +81,9 @@ impl KubeletProvider {
     }
 }
 
-fn is_own(pod: &Pod) -> bool {
+/// Whether a Pod that the kubelet core has is an API's.
+#[must_use]
+pub fn is_of_api(pod: &Pod) -> bool {
     pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SOURCE)).is_some_and(|source| source == API)
 }
 
@@ -176,7 +178,7 @@ impl Provider for KubeletProvider {
 
     async fn list(&self) -> Result<Vec<HeldPod>, ProviderError> {
         let all = self.kubelet.workers().registry.all();
-        Ok(all.iter().filter(|handle| is_own(&handle.desired().pod)).map(|handle| self.held(handle)).collect())
+        Ok(all.iter().filter(|handle| is_of_api(&handle.desired().pod)).map(|handle| self.held(handle)).collect())
     }
 
     fn notify(&self, sink: Arc<dyn StatusSink>) -> Notices {
@@ -202,7 +204,7 @@ struct Forward(Arc<dyn StatusSink>);
 
 impl Listener for Forward {
     fn published(&self, report: &PodReport) {
-        if is_own(&report.pod)
+        if is_of_api(&report.pod)
             && let (Ok(key), Some(status)) = (PodKey::of(&report.pod), report.pod.status.clone())
         {
             self.0.changed(&key, status);
@@ -210,7 +212,7 @@ impl Listener for Forward {
     }
 
     fn forgotten(&self, last: &PodReport) {
-        if is_own(&last.pod)
+        if is_of_api(&last.pod)
             && let Ok(key) = PodKey::of(&last.pod)
         {
             self.0.forgotten(&key);

@@ -8,6 +8,7 @@
 //! ```
 
 mod drain;
+mod events;
 mod serving;
 
 use std::fmt;
@@ -86,7 +87,7 @@ pub(crate) struct RunningNode {
     pub(crate) provider: Arc<dyn Provider>,
     node: NodeHandle,
     pods: Handle,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
     /// Ends with the node.
     _serving: Option<NodeServing>,
 }
@@ -117,8 +118,12 @@ impl RunningNode {
     ) -> Result<Self, NodeRunError> {
         let Backing { provider, source, kubelet, serving } = backing;
         let mut config = config;
+        // Listened to before any Pod comes, so that no word of it is missed.
+        let told = kubelet.clone().map(|kubelet| (kubelet.clone(), kubelet.progress()));
         let serving = match serving {
-            Some(settings) => Some(serve(&settings, &config.name, provider.clone(), client.clone(), kubelet).await?),
+            Some(settings) => {
+                Some(serve(&settings, &config.name, provider.clone(), client.clone(), kubelet.clone()).await?)
+            }
             None => None,
         };
         config.port = serving.as_ref().map(|serving| serving.port);
@@ -132,9 +137,14 @@ impl RunningNode {
         let api = Arc::new(KubeApi::new(client, config.name.clone(), Arc::new(SystemClock)));
         let controller =
             Controller::builder().api(api.clone()).provider(provider.clone()).node(facts).options(options).build()?;
-        let node_controller = NodeController::new(config, api, source);
+        let node_controller = NodeController::new(config, api.clone(), source);
         let (node, pods) = (node_controller.handle(), controller.handle());
         let keep_node = tokio::spawn(async move { drop(node_controller.run().await) });
+        let tell = tokio::spawn(async move {
+            if let Some((kubelet, progress)) = told {
+                events::relay(kubelet, progress, api).await;
+            }
+        });
         let registered = node.clone();
         let keep_pods = tokio::spawn(async move {
             // Pods are another agent's as long as the name may be.
@@ -142,7 +152,7 @@ impl RunningNode {
                 drop(controller.run().await);
             }
         });
-        Ok(Self { provider, node, pods, tasks: [keep_node, keep_pods], _serving: serving })
+        Ok(Self { provider, node, pods, tasks: [keep_node, keep_pods, tell], _serving: serving })
     }
 
     /// Waits until the node is registered and its Pods are known; `false`: it ended before. Cancel-safe.

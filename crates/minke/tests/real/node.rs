@@ -223,8 +223,8 @@ async fn pods_that_are_bound_to_a_node_run_in_real_containers() {
         .await;
         again.signal(Signal::TERM);
         again.end().await.expect(0);
-        assert_eq!(m.leftovers(), "");
         cluster.kill().await;
+        assert_eq!(m.leftovers(), "");
     })
     .await;
 }

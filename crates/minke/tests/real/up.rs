@@ -6,7 +6,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::support::{IMAGE, Instance, Ran, wait_async, with_instance};
+use crate::support::{IMAGE, Instance, PATIENCE, Ran, wait_async, with_instance};
 
 /// Any free port: tests run beside each other.
 const LISTEN: &str = "--listen=127.0.0.1:0";
@@ -164,6 +164,42 @@ async fn an_address_that_is_taken_is_told_with_what_to_do() {
         // It says so a moment before it has ended, and leaves nothing that would be in the way.
         up(&m, &[]).await;
         m.minke(&["down"]).await.expect(0);
+    })
+    .await;
+}
+
+/// kubectl in the cluster that `up` has told of.
+async fn kubectl(told: &Ran, arguments: &[&str]) -> Ran {
+    let kubeconfig = told.out.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).unwrap();
+    let mut command = tokio::process::Command::new("kubectl");
+    command.args(["--kubeconfig", kubeconfig]).args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    tokio::time::timeout(PATIENCE, command.output()).await.expect("kubectl does not end").unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_reaches_into_pods_and_sees_their_events() {
+    const NAME: &str = "kubectl_reaches_into_pods_and_sees_their_events";
+    if std::process::Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+        println!("SKIPPED {NAME}: needs kubectl");
+        return;
+    }
+    with_instance(NAME, async |m| {
+        let told = up(&m, &[]).await;
+        let pods: Api<Pod> = Api::default_namespaced(client(&told).await);
+        let script = format!("echo out; {LOOP}");
+        pods.create(&PostParams::default(), &pod("web", "Always", &script, &json!({}))).await.unwrap();
+        until(&pods, "web", "runs", runs).await;
+        wait_async("its output", async || kubectl(&told, &["logs", "web"]).await.expect(0).out == "out\n").await;
+        let ran = kubectl(&told, &["exec", "web", "--", "sh", "-c", "echo in; echo bad >&2; exit 3"]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (3, "in\n"), "{ran:?}");
+        assert!(ran.err.starts_with("bad\n"), "{ran:?}");
+        let events = async || kubectl(&told, &["describe", "pod", "web"]).await.expect(0).out;
+        wait_async("the events of its life", async || {
+            let shown = events().await;
+            ["Scheduled", "Pulled", "Created", "Started"].iter().all(|reason| shown.contains(reason))
+        })
+        .await;
+        m.minke(&["down", "--purge"]).await.expect(0);
     })
     .await;
 }

@@ -19,7 +19,7 @@ use super::feed::{self, Feed};
 use super::news::News;
 use super::perform;
 use crate::Now;
-use crate::api::{ApiError, Record, WatchEvent};
+use crate::api::{ApiError, Record, Teller, WatchEvent};
 use crate::book::{Book, Effect};
 use crate::pod::{CallResult, Lane, PodEvent, Trouble, WriteResult};
 use crate::queue::{Outcome, WorkQueue};
@@ -336,7 +336,14 @@ impl Running {
                     self.owners.insert(self.tasks.spawn(made).id(), owner);
                 }
                 Effect::Tell { pod, warning, reason, message } => {
-                    drop(self.records.try_send(Record { pod, warning, reason, message }));
+                    drop(self.records.try_send(Record {
+                        teller: Teller::Controller,
+                        pod,
+                        container: None,
+                        warning,
+                        reason: reason.into(),
+                        message,
+                    }));
                 }
                 Effect::Watch(Watches { start, stop }) => {
                     for object in stop {

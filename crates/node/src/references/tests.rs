@@ -96,7 +96,7 @@ fn tokens_are_wanted_for_each_pod_audience_and_lifetime_and_reach_its_objects() 
         let ObjectKind::Token(wanted) = &reference.kind else { panic!("{reference:?}") };
         let token = Known::Token(format!("token for {:?}", wanted.audience).into());
         assert!(!format!("{token:?}").contains("token for"));
-        assert_eq!(references.learned(reference, token), [key.clone()]);
+        assert_eq!(references.learned(reference, token), std::slice::from_ref(&key));
     }
     assert!(references.ready(&key));
     let objects = references.objects(&key);

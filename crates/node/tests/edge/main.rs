@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Config};
 use minke_core::clock::SystemClock;
 use minke_core::identity::PodKey;
-use minke_node::api::{ApiError, PodApi, Record, WatchEvent};
+use minke_node::api::{ApiError, PodApi, Record, Teller, WatchEvent};
 use minke_node::kube::KubeApi;
 use minke_node::references::{Known, ObjectKind, ObjectRef};
 use serde_json::{Value, json};
@@ -154,7 +154,14 @@ async fn the_same_event_again_is_counted() {
     })
     .await;
     let pod = Arc::new(serde_json::from_value(pod("u")).unwrap());
-    let record = Record { pod, warning: true, reason: "ProviderCreateFailed", message: "no".to_owned() };
+    let record = Record {
+        teller: Teller::Controller,
+        pod,
+        container: None,
+        warning: true,
+        reason: "ProviderCreateFailed".into(),
+        message: "no".to_owned(),
+    };
     let api = api(&server);
     for _ in 0..3 {
         api.record(&record).await.unwrap();

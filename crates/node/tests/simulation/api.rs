@@ -40,7 +40,7 @@ struct State {
     random: SplitMix,
     rates: Rates,
     writes: u64,
-    reasons: Vec<&'static str>,
+    reasons: Vec<String>,
     uids: u64,
 }
 
@@ -87,7 +87,7 @@ impl FakeApi {
         self.state().writes
     }
 
-    pub(crate) fn reasons(&self) -> Vec<&'static str> {
+    pub(crate) fn reasons(&self) -> Vec<String> {
         self.state().reasons.clone()
     }
 
@@ -306,7 +306,7 @@ impl PodApi for FakeApi {
     }
 
     async fn record(&self, record: &Record) -> Result<(), ApiError> {
-        self.state().reasons.push(record.reason);
+        self.state().reasons.push(record.reason.to_string());
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use kube::config::{
 use minke_apiserver::access::{Authority, NODES};
 use minke_core::runtime::error_chain;
 use minke_kubelet::Kubelet;
+use minke_kubelet::host::host_addresses;
 use minke_node::controller::Options;
+use minke_node::http::ServingCertificate;
 use minke_node::node::NodeConfig;
 use minke_node::node::shutdown::ShutdownPolicy;
 use tokio::task::JoinHandle;
@@ -26,7 +29,7 @@ use tokio::task::JoinHandle;
 use crate::agent::Companion;
 use crate::api::{Api, ApiSettings};
 use crate::exit::Failure;
-use crate::node::{Backing, RunningNode};
+use crate::node::{Backing, RunningNode, ServingSettings};
 use crate::place::Place;
 use crate::protocol::Served;
 
@@ -91,6 +94,20 @@ async fn client(authority: &Authority, url: &str, node: &str) -> Result<kube::Cl
     kube::Client::try_from(config).map_err(|error| failed("can't reach the API", &error))
 }
 
+/// The node's own API, which the cluster's asks for logs, commands and ports: at the address that the node has, on any free
+/// port, by a certificate of the same authority. Only clients of that authority and its tokens are listened to.
+fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure> {
+    let mut addresses = host_addresses();
+    addresses.push(Ipv4Addr::LOCALHOST.into());
+    let signed = authority.kubelet(node, &[node], &addresses);
+    let signed = signed.map_err(|error| failed("can't sign the certificate of the node's API", &error))?;
+    Ok(ServingSettings {
+        listen: (addresses[0], 0).into(),
+        certificate: ServingCertificate { chain: signed.certificate, key: signed.key },
+        clients: Some(authority.certificate().to_owned()),
+    })
+}
+
 #[async_trait]
 impl Companion for Up {
     async fn start(&mut self, kubelet: &Kubelet) -> Result<(), Failure> {
@@ -99,8 +116,9 @@ impl Companion for Up {
         let api = Api::open(&self.api).await?;
         let served = Served { url: api.url.clone(), kubeconfig: api.kubeconfig.clone(), node: self.node.name.clone() };
         let client = client(&api.authority, &api.url, &self.node.name).await?;
+        let serving = serving(&api.authority, &self.node.name)?;
         let api = tokio::spawn(async move { match api.run().await {} });
-        let backing = Backing::kubelet(kubelet.clone(), Vec::new());
+        let backing = Backing::kubelet(kubelet.clone(), Vec::new()).served(Some(serving));
         let node = RunningNode::start(client, self.node.clone(), Options::default(), backing).await;
         let node = node.map_err(|error| failed("the node can't begin", &error))?;
         // Kept before it is waited for: a failure stops it as any end does.
