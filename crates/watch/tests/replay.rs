@@ -1,5 +1,5 @@
 //! Real Pods that went bad, as a watch of an API told of them, told again: the cause is the one that it was, however the
-//! sequence is cut. `fixtures/README.md` says how the sequences were made.
+//! sequence is cut. `crates/watch/tests/fixtures/README.md` says how the sequences were made.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

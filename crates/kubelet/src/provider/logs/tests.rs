@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn status(count: i32, state: Value, last: Value) -> ContainerStatus {
     let value = json!({
         "name": "main", "image": "i", "imageID": "", "ready": false,
