@@ -48,8 +48,7 @@ impl Node {
         let kubelet = Arc::new(Kubelet::start(config, runtime, clock).await.unwrap());
         let names = Names::default();
         let mut writers = JoinSet::new();
-        writers.spawn(write_statuses(Arc::clone(&kubelet), client.clone(), Arc::clone(&names)));
-        writers.spawn(write_events(kubelet.progress(), client.clone(), Arc::clone(&names)));
+        writers.spawn(write(Arc::clone(&kubelet), client.clone(), Arc::clone(&names)));
         Self { kubelet, names, writers, _place: place }
     }
 
@@ -90,12 +89,33 @@ impl Node {
     }
 }
 
-async fn write_statuses(kubelet: Arc<Kubelet>, client: Client, names: Names) {
-    let pods: Api<Pod> = Api::default_namespaced(client);
+/// Writes what happens, in its order: events that were told before a status are there before it, however busy the machine is.
+async fn write(kubelet: Arc<Kubelet>, client: Client, names: Names) {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let events: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(client);
+    let mut progress = kubelet.progress();
     let mut changes = kubelet.subscribe();
     drop(kubelet);
     loop {
-        let PodChange::Updated(report) = changes.next().await else { continue };
+        // Both are cancel-safe: what is not taken is told the next time.
+        let report = tokio::select! {
+            biased;
+            told = progress.recv() => {
+                match told {
+                    Ok(told) => write_progress(&events, &names, told).await,
+                    Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                }
+                continue;
+            }
+            change = changes.next() => match change {
+                PodChange::Updated(report) => report,
+                PodChange::Removed(_) => continue,
+            },
+        };
+        while let Ok(told) = progress.try_recv() {
+            write_progress(&events, &names, told).await;
+        }
         let mut pod = Pod::clone(&report.pod);
         let known = names.lock().unwrap().get(pod.metadata.uid.as_deref().unwrap_or_default()).cloned();
         let Some(name) = known else { continue };
@@ -108,19 +128,11 @@ async fn write_statuses(kubelet: Arc<Kubelet>, client: Client, names: Names) {
     }
 }
 
-async fn write_events(mut progress: tokio::sync::broadcast::Receiver<Progress>, client: Client, names: Names) {
-    let events: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(client);
-    loop {
-        let event = match progress.recv().await {
-            Ok(Progress::Event { pod, reason, message, warning, .. }) => (pod, reason, message, warning),
-            Ok(Progress::Pull { .. }) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => continue,
-            Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
-        };
-        let (uid, reason, message, warning) = event;
-        let name = names.lock().unwrap().get(uid.as_str()).cloned();
-        let Some(name) = name else { continue };
-        write_event(&events, &name, uid.as_str(), &reason, &message, warning).await;
-    }
+async fn write_progress(events: &Api<k8s_openapi::api::core::v1::Event>, names: &Names, told: Progress) {
+    let Progress::Event { pod, reason, message, warning, .. } = told else { return };
+    let name = names.lock().unwrap().get(pod.as_str()).cloned();
+    let Some(name) = name else { return };
+    write_event(events, &name, pod.as_str(), &reason, &message, warning).await;
 }
 
 /// Writes an event about a Pod, as a kubelet does.
