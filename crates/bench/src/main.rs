@@ -17,6 +17,7 @@
 //! | exits | container exit → its status, by events | the same core, polling each second |
 //! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
 //! | relist | a full relist of 10,000 containers, over a runtime in memory (`--features fake`) | the two lists alone |
+//! | runners | jobs queued at once → Pods and jobs on the embedded API with a pretended node; a decision over 10,000 runners | budgets of the design |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
 //!
 //! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
@@ -38,6 +39,7 @@ mod process;
 #[cfg(feature = "fake")]
 mod relist;
 mod report;
+mod runners;
 mod sample;
 mod unpack;
 
@@ -83,6 +85,9 @@ struct Cli {
     #[cfg(feature = "fake")]
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     containers: usize,
+    /// Numbers of jobs that are queued at once
+    #[arg(long, value_delimiter = ',', default_values_t = [500, 1_000], value_name = "N")]
+    jobs: Vec<usize>,
     /// Already in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -110,6 +115,8 @@ enum Section {
     /// A full relist of many containers, over a runtime in memory (built with `--features fake`)
     #[cfg(feature = "fake")]
     Relist,
+    /// Runner pools: jobs queued at once, and the planner
+    Runners,
     /// Unpacking a layer
     Unpack,
     /// On a containerd out of Debian's packages (fetched once), and the embedded runtime beside it
@@ -186,6 +193,9 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     #[cfg(feature = "fake")]
     if wanted(Section::Relist) {
         add(relist::measure(cli.containers, cli.runs)?);
+    }
+    if wanted(Section::Runners) {
+        add(runners::measure(&cli.jobs, cli.runs)?);
     }
     if wanted(Section::Unpack) {
         add(unpack::measure(&minke, cli.layer, cli.runs.min(5))?);

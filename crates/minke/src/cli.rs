@@ -48,6 +48,7 @@ enum Command {
     Node(Box<cmd::node::serve::NodeCommand>),
     Up(Box<cmd::up::UpArgs>),
     Down(cmd::down::DownArgs),
+    Runners(Box<cmd::runners::RunnersArgs>),
     Doctor(cmd::doctor::DoctorArgs),
     Completion(cmd::completion::CompletionArgs),
     /// Say which version this is, and which the agent has
@@ -60,6 +61,7 @@ impl Command {
         match self {
             Self::Agent(_) | Self::Api(_) | Self::Node(_) => true,
             Self::Up(args) => args.serves(),
+            Self::Runners(args) => args.serves(),
             Self::Run(_)
             | Self::Ps(_)
             | Self::Logs(_)
@@ -143,6 +145,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Node(args) => cmd::node::serve::run(args, client).await,
         Command::Up(args) => cmd::up::run(args, client).await,
         Command::Down(args) => cmd::down::run(args, client).await,
+        Command::Runners(args) => cmd::runners::run(args).await,
         Command::Doctor(args) => cmd::doctor::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
         Command::Version => cmd::version::run(client).await,
@@ -178,6 +181,9 @@ mod tests {
             &["minke", "watch", "web", "--for", "never"],
             &["minke", "watch", "web", "--budget", "nope=1s"],
             &["minke", "watch", "web", "-l", "app=web"],
+            &["minke", "runners", "--webhook-listen", "127.0.0.1:0"],
+            &["minke", "runners", "plan"],
+            &["minke", "runners", "simulate", "x.json", "--max", "many"],
             &["minke", "nope"],
         ] {
             let error = Cli::try_parse_from(arguments).unwrap_err();

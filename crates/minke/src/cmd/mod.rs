@@ -15,6 +15,7 @@ pub(crate) mod node;
 pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;
+pub(crate) mod runners;
 pub(crate) mod stop;
 pub(crate) mod timeline;
 pub(crate) mod top;

@@ -39,7 +39,7 @@ pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>) -> Resul
 }
 
 /// Waits for SIGINT or SIGTERM; its number.
-pub(super) async fn interrupted() -> u8 {
+pub(crate) async fn interrupted() -> u8 {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return std::future::pending().await;

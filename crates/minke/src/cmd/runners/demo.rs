@@ -1,0 +1,234 @@
+//! `minke runners demo`: a pool that needs nothing else, in one process.
+//!
+//! The API is Minke's own, in memory on loopback, GitHub a look-alike, the node one that only pretends: what is real is the
+//! controller, its client and what it writes. The kubeconfig that is printed shows the Pods to kubectl.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::api::{Api, PostParams};
+use minke_apiserver::access::{Authority, Tokens};
+use minke_apiserver::engine::Engine;
+use minke_apiserver::http::{Limits as ApiLimits, Server};
+use minke_apiserver::store::{HistoryLimits, Store};
+use minke_core::clock::{Clock, SystemClock};
+use minke_core::runtime::error_chain;
+use minke_runners::controller::{Cluster, Controller, GitHubForges, KubeCluster, Metrics};
+use minke_runners::forge::Secret;
+use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
+use minke_runners::pretend::{GivenSet, PretendedNode};
+use minke_runners::set::{RunnerSet, RunnerSetStatus};
+use minke_runners::webhook::{Receiver, ReceiverSettings};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::cmd::watch::connect::{connect, interrupted};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::stdout;
+
+const NAMESPACE: &str = "default";
+const REPOSITORY: &str = "octo/demo";
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// After the last job, for what is left to go.
+const TIDY: Duration = Duration::from_secs(150);
+
+/// Show a pool at work: a look-alike of GitHub, an API and a node that pretends, all in this process
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Three waves of jobs are queued, as by webhook. Exit code 0: all have run and nothing is left, at \
+                        GitHub's look-alike or in the cluster."
+)]
+pub(crate) struct DemoArgs {
+    /// Jobs of the biggest wave
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=500))]
+    jobs: u32,
+    /// At most so many runners
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=500))]
+    max: u32,
+}
+
+impl Default for DemoArgs {
+    fn default() -> Self {
+        Self { jobs: 12, max: 8 }
+    }
+}
+
+fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::system(format!("{what}: {}", error_chain(error)))
+}
+
+/// A directory of this process alone, which goes with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Self, Failure> {
+        let name = format!("minke-runners-demo-{}-{:x}", std::process::id(), SystemClock.now().as_nanosecond());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(|e| failed("can't make a directory", &e))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What can't be removed is in the directory for temporary things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) async fn run(args: &DemoArgs) -> Outcome {
+    let directory = Directory::new()?;
+    let mut tasks = JoinSet::new();
+    tokio::select! {
+        outcome = show(args, &directory.0, &mut tasks) => outcome,
+        signal = interrupted() => Ok(Exit::Interrupted(signal)),
+    }
+}
+
+/// The API; how to reach it is in the file that is returned.
+async fn api(directory: &Path, clock: Arc<dyn Clock>, tasks: &mut JoinSet<()>) -> Result<PathBuf, Failure> {
+    let authority = Authority::open(&directory.join("pki"), clock.now());
+    let authority = authority.map_err(|e| failed("can't make certificates", &e))?;
+    let engine = Engine::new(Store::in_memory(HistoryLimits::default()), clock);
+    engine.prepare().await.map_err(|e| failed("can't make the API's first objects", &e))?;
+    let server = Server::bind(LOOPBACK, engine.clone(), Tokens::default(), ApiLimits::default()).await;
+    let server = server.map_err(|e| failed("can't serve the API", &e))?;
+    let tls = authority.server(&["localhost"], &[LOOPBACK.ip()]).map_err(|e| failed("can't make certificates", &e))?;
+    let kubeconfig = directory.join("admin.conf");
+    let url = format!("https://{}", server.address());
+    authority.kubeconfig(&kubeconfig, &url).map_err(|e| failed("can't write the kubeconfig", &e))?;
+    tasks.spawn(server.run(tls));
+    tasks.spawn(async move { engine.care().await });
+    Ok(kubeconfig)
+}
+
+fn set(url: &str, max: u32) -> Result<RunnerSet, Failure> {
+    let manifest = json!({
+        "apiVersion": "minke.dev/v1alpha1", "kind": "RunnerSet",
+        "metadata": {"name": "demo", "namespace": NAMESPACE},
+        "spec": {
+            "github": {"url": url, "repository": REPOSITORY, "credentialsSecret": "github"},
+            "labels": ["linux"], "max": max, "minIdle": 1, "stabilization": {"downSeconds": 5},
+            "template": {"spec": {"containers": [{"name": "runner", "image": "pretended:1"}]}},
+        },
+    });
+    serde_json::from_value(manifest).map_err(|e| failed("the demo's set", &e))
+}
+
+async fn show(args: &DemoArgs, directory: &Path, tasks: &mut JoinSet<()>) -> Outcome {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let kubeconfig = api(directory, Arc::clone(&clock), tasks).await?;
+    let client = connect(Some(&kubeconfig), None).await?.client;
+    let listener = TcpListener::bind(LOOPBACK).await.map_err(|e| failed("can't listen for webhooks", &e))?;
+    let address = listener.local_addr().map_err(|e| failed("can't listen for webhooks", &e))?;
+    let secret = Secret::new("of the demo");
+    let settings = LookalikeSettings {
+        listen: LOOPBACK,
+        token: Secret::new("demo"),
+        limits: Limits { latency: Duration::from_millis(80), ..Limits::default() },
+        webhook: Some((format!("http://{address}/"), secret.clone())),
+    };
+    let forge = Lookalike::start(settings, Arc::clone(&clock)).await;
+    let forge = Arc::new(forge.map_err(|e| failed("can't start the look-alike of GitHub", &e))?);
+    let credential = json!({"metadata": {"name": "github"}, "stringData": {"github_token": "demo"}});
+    let credential: KubeSecret = serde_json::from_value(credential).map_err(|e| failed("the demo's secret", &e))?;
+    let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    let made = secrets.create(&PostParams::default(), &credential).await;
+    made.map_err(|e| failed("can't make the credential's secret", &e))?;
+
+    let kube = KubeCluster::new(client.clone(), Some(NAMESPACE.to_owned()), Arc::clone(&clock));
+    let (given, status) = GivenSet::new(kube, set(&forge.url(), args.max)?);
+    let cluster: Arc<dyn Cluster> = Arc::new(given);
+    let (metrics, (news, heard)) = (Metrics::default(), mpsc::channel(1024));
+    let forges = Arc::new(GitHubForges::new(Arc::clone(&cluster), Arc::clone(&clock)));
+    let poll = Duration::from_secs(30);
+    let controller = Controller { cluster, forges, clock, metrics: metrics.clone(), poll };
+    tasks.spawn(Receiver::new(ReceiverSettings { secret, news, journal: None, metrics: None }).serve(listener));
+    tasks.spawn(controller.run(Vec::new(), heard));
+    let node =
+        PretendedNode::new(client, NAMESPACE, Arc::clone(&forge), |job| Duration::from_millis(800 + job % 5 * 700));
+    tasks.spawn(Arc::clone(&node).run());
+    stdout::print(&format!(
+        "GitHub's look-alike is {}; kubectl --kubeconfig {} get pods\n",
+        forge.url(),
+        kubeconfig.display()
+    ))?;
+    let outcome = waves(args, &forge, &node, status).await?;
+    let own = ["create_pod", "patch_pod", "delete_pod", "create_secret", "delete_secret"];
+    stdout::print(&format!("{} API writes, {} calls to GitHub\n", metrics.calls(&own), forge.spent()))?;
+    Ok(outcome)
+}
+
+/// Queues the jobs, tells what becomes of them, and whether all is well at the end.
+async fn waves(
+    args: &DemoArgs,
+    forge: &Lookalike,
+    node: &PretendedNode,
+    mut status: watch::Receiver<RunnerSetStatus>,
+) -> Outcome {
+    let begun = Instant::now();
+    for (wave, jobs) in [(1, (args.jobs / 3).max(1)), (2, args.jobs), (3, (args.jobs / 4).max(1))] {
+        say(begun, &format!("wave {wave}: {jobs} jobs are queued"))?;
+        forge.with(|state, now| {
+            for _ in 0..jobs {
+                state.queue(REPOSITORY, &["self-hosted", "linux"], now);
+            }
+        });
+        let mut last = String::new();
+        while unfinished(forge) > 0 {
+            if begun.elapsed() > Duration::from_secs(600) {
+                return Err(Failure::system(format!("{} jobs have not run", unfinished(forge))));
+            }
+            let now = line(&status.borrow_and_update());
+            if now != last {
+                say(begun, &now)?;
+                last = now;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        let waits = forge.with(|state, _| {
+            let wait = |started: jiff::Timestamp, queued| started.duration_since(queued).as_secs_f64();
+            let mut waits: Vec<f64> = state.jobs().filter_map(|job| Some(wait(job.started?, job.queued))).collect();
+            waits.sort_by(f64::total_cmp);
+            waits
+        });
+        let (half, most) = (waits.get(waits.len() / 2), waits.last());
+        let (half, most) = (half.copied().unwrap_or_default(), most.copied().unwrap_or_default());
+        say(begun, &format!("all jobs have run; until now they waited {half:.1} s (median), {most:.1} s at most"))?;
+    }
+    // The one that is always idle stays; everybody else goes.
+    let ended = Instant::now();
+    while ended.elapsed() < TIDY {
+        let registered = forge.with(|state, _| state.runners().len());
+        if registered <= 1 && node.pods() <= 1 {
+            say(begun, "what is left is the one idle runner that is always kept")?;
+            return Ok(Exit::Reached);
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    Err(Failure::system(format!("{} Pods are left", node.pods())))
+}
+
+fn unfinished(forge: &Lookalike) -> usize {
+    forge.with(|state, _| state.jobs().filter(|job| !matches!(job.state, JobState::Over(_))).count())
+}
+
+fn line(status: &RunnerSetStatus) -> String {
+    let held = status.conditions.iter().find(|condition| condition.status == "False");
+    let held = held.map(|condition| format!(" ({}: {})", condition.reason, condition.message)).unwrap_or_default();
+    format!(
+        "{} queued, {} wanted: {} pending, {} idle, {} busy, {} draining{held}",
+        status.queued, status.desired, status.pending, status.idle, status.busy, status.draining
+    )
+}
+
+fn say(begun: Instant, text: &str) -> Result<(), Failure> {
+    stdout::print(&format!("{:>6.1} s  {text}\n", begun.elapsed().as_secs_f64()))
+}
