@@ -160,7 +160,10 @@ impl Runner {
             Life::Requested => Some(self.since + timing.register),
             Life::Registered { .. } => Some(match pod {
                 None => self.since + timing.pod,
-                Some(pod) => pod.running_since.map_or(self.since + timing.start, |since| since + timing.online),
+                Some(pod) => {
+                    // A node whose clock is behind must not have its runners late before they began.
+                    pod.running_since.map_or(self.since + timing.start, |since| since.max(self.since) + timing.online)
+                }
             }),
             Life::Idle { .. } => Some(self.looked.max(self.since) + timing.idle),
             Life::Busy { .. } => Some((self.since + timing.job).max(self.looked + timing.job_again)),

@@ -31,7 +31,14 @@ pub struct Breaker {
     failures: u32,
     last: Option<Timestamp>,
     /// Those that were counted and can still be seen.
-    counted: BTreeSet<(Slot, Timestamp)>,
+    counted: BTreeSet<(Slot, Instance)>,
+}
+
+/// Which of the runners that a slot has had: its Pod, or since when it has none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Instance {
+    Pod(String),
+    Since(Timestamp),
 }
 
 /// How many may be created.
@@ -62,12 +69,13 @@ impl Breaker {
         let own = || runners.iter().filter(|runner| runner.template == template);
         let mut seen = BTreeSet::new();
         for (runner, failed) in own().filter_map(|runner| Some((runner, failed_at(runner)?))) {
-            let key = (runner.slot, failed);
-            seen.insert(key);
+            let which = runner.pod.as_ref().map_or(Instance::Since(failed), |pod| Instance::Pod(pod.uid.clone()));
+            let key = (runner.slot, which);
             if !self.counted.contains(&key) {
                 self.failures = self.failures.saturating_add(1);
                 self.last = self.last.max(Some(failed));
             }
+            seen.insert(key);
         }
         self.counted = seen;
         if own().any(|runner| self.works(runner, now)) {
@@ -107,7 +115,6 @@ fn failed_at(runner: &Runner) -> Option<Timestamp> {
     match runner.life {
         Life::Draining { why, .. } | Life::Deregistered { why } => {
             let failed = matches!(why, Why::Ended(EndClass::Runner) | Why::NeverOnline | Why::NeverStarted);
-            // The Pod's own time does not change from state to state.
             let ended = runner.pod.as_ref().and_then(|pod| pod.ended).map_or(runner.since, |ended| ended.at);
             failed.then_some(ended)
         }

@@ -112,7 +112,8 @@ impl PretendedNode {
             // Who else has bound it does as well.
             let _: Result<Value, _> = bound.await;
         }
-        self.say(&name, "Running", &json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}})).await;
+        let started = self.forge.with(|_, now| now);
+        self.say(&name, "Running", &json!({"running": {"startedAt": started}})).await;
         let Some(id) = self.forge.with(|state, _| state.connect(&configuration)) else { return };
         loop {
             if let Some(job) = self.forge.with(|state, now| state.take_job(id, now)) {
