@@ -19,6 +19,7 @@
 //! | relist | a full relist of 10,000 containers, over a runtime in memory (`--features fake`) | the two lists alone |
 //! | runners | jobs queued at once → Pods and jobs on the embedded API with a pretended node; a decision over 10,000 runners | budgets of the design |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
+//! | api | `minke api`: start, memory, creates, lists, watches | kube-apiserver with etcd, as `e2e/kube/build` builds them |
 //!
 //! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
 //!
@@ -26,6 +27,7 @@
 //! is hidden, so that Minke uses its built-in bridge, while podman gets one of its own. Directories, Pods, containers
 //! and bridges are removed at the end.
 
+mod api;
 mod container;
 mod cri;
 mod exits;
@@ -49,7 +51,9 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use minke_core::runtime::error_chain;
+use minke_testkit::kube::Programs;
 
+use crate::api::Candidate;
 use crate::failure::Failure;
 use crate::report::{Report, Row};
 
@@ -88,6 +92,15 @@ struct Cli {
     /// Numbers of jobs that are queued at once
     #[arg(long, value_delimiter = ',', default_values_t = [500, 1_000], value_name = "N")]
     jobs: Vec<usize>,
+    /// Pods of the api rows
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    api_pods: usize,
+    /// Watchers of the api rows
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    api_watchers: usize,
+    /// Where `e2e/kube/build` has put its programs; MINKE_KUBE_CACHE wins
+    #[arg(long, default_value = "target/tmp/kube", value_name = "DIR")]
+    kube_cache: PathBuf,
     /// Already in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -121,6 +134,8 @@ enum Section {
     Unpack,
     /// On a containerd out of Debian's packages (fetched once), and the embedded runtime beside it
     Cri,
+    /// The embedded API beside kube-apiserver and etcd
+    Api,
 }
 
 fn main() -> ExitCode {
@@ -202,6 +217,17 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     }
     if wanted(Section::Cri) {
         add(cri::measure(&minke, cli.runs, Duration::from_secs(cli.idle_span.min(20)))?);
+    }
+    if wanted(Section::Api) {
+        let peer = match Programs::get(&cli.kube_cache) {
+            Ok(programs) => Some(Candidate::Kube(programs)),
+            Err(why) => {
+                eprintln!("no peer of the API: {why}");
+                None
+            }
+        };
+        let sizes = api::Sizes { starts: cli.runs.min(5), pods: cli.api_pods, watchers: cli.api_watchers };
+        add(api::measure(&Candidate::Minke(minke), peer.as_ref(), sizes)?);
     }
     println!("{report}");
     Ok(())

@@ -166,11 +166,11 @@ async fn burst(jobs: usize) -> Result<Vec<Row>, Failure> {
         row(format!("runners: {jobs} jobs at once → their Pods"), Unit::Milliseconds, created, "p99 ≤ 2 s for 500")?,
         row(
             format!("runners: jobs finished a second, of {jobs}"),
-            Unit::Count,
+            Unit::Number,
             vec![jobs as f64 / finished.as_secs_f64()],
             "≥ 50",
         )?,
-        row(format!("runners: API writes a runner, of {jobs}"), Unit::Count, each(writes), "≤ 5")?,
-        row(format!("runners: forge calls a runner, of {jobs}"), Unit::Count, each(calls), "≤ 2")?,
+        row(format!("runners: API writes a runner, of {jobs}"), Unit::Number, each(writes), "≤ 5")?,
+        row(format!("runners: forge calls a runner, of {jobs}"), Unit::Number, each(calls), "≤ 2")?,
     ])
 }

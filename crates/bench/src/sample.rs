@@ -12,8 +12,8 @@ pub(crate) enum Unit {
     Percent,
     /// Whole things.
     Number,
-    /// Things.
-    Count,
+    /// So many a second.
+    PerSecond,
 }
 
 /// Measurements of one thing; never empty.
@@ -61,7 +61,7 @@ impl fmt::Display for Sample {
             Unit::KibiBytes => (1024.0, "MiB"),
             Unit::Percent => (1.0, "%"),
             Unit::Number => return write!(f, "{:.0}", self.median()),
-            Unit::Count => (1.0, ""),
+            Unit::PerSecond => (1.0, "/s"),
         };
         let number = |value: f64| {
             let value = value / divisor;
