@@ -18,6 +18,7 @@
 //! | idle | agent's share of a core and memory with idle Pods | its other ways of noticing changes |
 //! | relist | a full relist of 10,000 containers, over a runtime in memory (`--features fake`) | the two lists alone |
 //! | runners | jobs queued at once → Pods and jobs on the embedded API with a pretended node; a decision over 10,000 runners | budgets of the design |
+//! | watch | the pod watcher: 1,000 and 10,000 Pods in one process, and twenty ways to fail | the same judgement, polling every 3 s |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
 //! | api | `minke api`: start, memory, creates, lists, watches | kube-apiserver with etcd, as `e2e/kube/build` builds them |
 //!
@@ -44,6 +45,7 @@ mod report;
 mod runners;
 mod sample;
 mod unpack;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -101,6 +103,15 @@ struct Cli {
     /// Where `e2e/kube/build` has put its programs; MINKE_KUBE_CACHE wins
     #[arg(long, default_value = "target/tmp/kube", value_name = "DIR")]
     kube_cache: PathBuf,
+    /// Numbers of Pods that one process watches
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000], value_name = "N")]
+    watched: Vec<usize>,
+    /// Watches Pods of this API and says what it saw
+    #[arg(long, hide = true, value_name = "KUBECONFIG", requires = "watch_pods")]
+    watch_child: Option<PathBuf>,
+    /// How many
+    #[arg(long, hide = true, value_name = "N")]
+    watch_pods: Option<usize>,
     /// Already in a mount namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
@@ -136,6 +147,8 @@ enum Section {
     Cri,
     /// The embedded API beside kube-apiserver and etcd
     Api,
+    /// The pod watcher over the embedded API
+    Watch,
 }
 
 fn main() -> ExitCode {
@@ -144,11 +157,18 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = Cli::parse();
+    if let (Some(kubeconfig), Some(pods)) = (&cli.watch_child, cli.watch_pods) {
+        return end(watch::child(kubeconfig, pods));
+    }
     let outcome = match (&cli.oci_peer, &cli.bundle) {
         (Some(runtime), Some(bundle)) => container::measure_peer(runtime, bundle, cli.runs),
         _ if cli.inside => measure(&cli),
         _ => start_inside(),
     };
+    end(outcome)
+}
+
+fn end(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -228,6 +248,8 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
         };
         let sizes = api::Sizes { starts: cli.runs.min(5), pods: cli.api_pods, watchers: cli.api_watchers };
         add(api::measure(&Candidate::Minke(minke), peer.as_ref(), sizes)?);
+    if wanted(Section::Watch) {
+        add(watch::measure(&cli.watched, cli.runs)?);
     }
     println!("{report}");
     Ok(())

@@ -59,7 +59,6 @@ pub(crate) struct Process {
 
 impl Process {
     /// This one.
-    #[cfg(feature = "fake")]
     pub(crate) fn own() -> Self {
         Self { directory: PathBuf::from("/proc/self"), arguments: Vec::new() }
     }

@@ -58,6 +58,8 @@ impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (divisor, unit) = match self.unit {
             Unit::Milliseconds => (1.0, "ms"),
+            // A thing of kilobytes is told in them.
+            Unit::KibiBytes if self.median() < 100.0 => (1.0, "KiB"),
             Unit::KibiBytes => (1024.0, "MiB"),
             Unit::Percent => (1.0, "%"),
             Unit::Number => return write!(f, "{:.0}", self.median()),
@@ -66,6 +68,7 @@ impl fmt::Display for Sample {
         let number = |value: f64| {
             let value = value / divisor;
             match value {
+                _ if self.unit == Unit::Number => format!("{value:.0}"),
                 _ if value < 1.0 => format!("{value:.2}"),
                 _ if value < 100.0 => format!("{value:.1}"),
                 _ => format!("{value:.0}"),
