@@ -21,6 +21,7 @@
 //! | watch | the pod watcher: 1,000 and 10,000 Pods in one process, and twenty ways to fail | the same judgement, polling every 3 s |
 //! | unpack | `minke image import` of one gzip layer | `tar -xzf` of the same layer |
 //! | api | `minke api`: start, memory, creates, lists, watches | kube-apiserver with etcd, as `e2e/kube/build` builds them |
+//! | node | Pods bound to a node of the embedded API → Running, gone; writes, memory | budgets of the design |
 //!
 //! Ours and the peer's runs alternate, so that a busy moment hits both. Each figure is a median with its range.
 //!
@@ -36,6 +37,7 @@ mod failure;
 mod idle;
 mod instance;
 mod memory;
+mod node;
 mod podman;
 mod pods;
 mod process;
@@ -87,6 +89,9 @@ struct Cli {
     /// For how long idle Pods are measured, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     idle_span: u64,
+    /// Numbers of Pods that are bound to a mock node at once
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000], value_name = "N")]
+    node_pods: Vec<usize>,
     /// Containers of the relist rows
     #[cfg(feature = "fake")]
     #[arg(long, default_value_t = 10_000, value_name = "N")]
@@ -149,6 +154,8 @@ enum Section {
     Api,
     /// The pod watcher over the embedded API
     Watch,
+    /// Pods of a node of the embedded API
+    Node,
 }
 
 fn main() -> ExitCode {
@@ -157,6 +164,8 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = Cli::parse();
+    // ring is the only provider compiled in; an error means that it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     if let (Some(kubeconfig), Some(pods)) = (&cli.watch_child, cli.watch_pods) {
         return end(watch::child(kubeconfig, pods));
     }
@@ -251,6 +260,8 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     }
     if wanted(Section::Watch) {
         add(watch::measure(&cli.watched, cli.runs)?);
+    if wanted(Section::Node) {
+        add(node::measure(&minke, &cli.node_pods, cli.runs)?);
     }
     println!("{report}");
     Ok(())
