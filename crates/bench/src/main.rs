@@ -256,10 +256,11 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
             }
         };
         let sizes = api::Sizes { starts: cli.runs.min(5), pods: cli.api_pods, watchers: cli.api_watchers };
-        add(api::measure(&Candidate::Minke(minke), peer.as_ref(), sizes)?);
+        add(api::measure(&Candidate::Minke(minke.clone()), peer.as_ref(), sizes)?);
     }
     if wanted(Section::Watch) {
         add(watch::measure(&cli.watched, cli.runs)?);
+    }
     if wanted(Section::Node) {
         add(node::measure(&minke, &cli.node_pods, cli.runs)?);
     }
