@@ -12,7 +12,6 @@ use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::scheduler;
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
-use minke_core::runtime::error_chain;
 use rustls::ServerConfig;
 
 use crate::exit::Failure;
@@ -56,47 +55,44 @@ struct Serving {
     schedules: bool,
 }
 
-/// A failure of the machine's making: what could not be done, and why.
-pub(crate) fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::system(format!("{what}: {}", error_chain(error)))
-}
-
 impl Api {
     /// Opens the data directory and listens. Writes the kubeconfig.
     pub(crate) async fn open(settings: &ApiSettings) -> Result<Self, Failure> {
         let pki = settings.data_dir.join("pki");
         // The directory is made by its owner alone, so that nothing below it needs more care.
         let authority = Authority::open(&pki, SystemClock.now())
-            .map_err(|error| failed("can't set up the server's certificates", &error))?;
+            .map_err(|error| Failure::because("can't set up the server's certificates", &error))?;
         let store = Store::open(&settings.data_dir.join("api.redb"), HistoryLimits::default())
-            .map_err(|error| failed("can't open the server's objects", &error))?;
+            .map_err(|error| Failure::because("can't open the server's objects", &error))?;
         let tokens = match &settings.token_auth_file {
-            Some(path) => {
-                Tokens::read(path).map_err(|error| failed(&format!("can't read {}", path.display()), &error))?
-            }
+            Some(path) => Tokens::read(path)
+                .map_err(|error| Failure::because(format!("can't read {}", path.display()), &error))?,
             None => Tokens::default(),
         };
         let issuer = Issuer::open(&pki);
-        let issuer = issuer.map_err(|error| failed("can't set up the key of the service accounts' tokens", &error))?;
+        let issuer =
+            issuer.map_err(|error| Failure::because("can't set up the key of the service accounts' tokens", &error))?;
         let root_certificate = authority.certificate().to_owned();
         let accounts = Accounts { issuer, root_certificate, mount: settings.mounts_tokens };
         let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(accounts);
-        engine.prepare().await.map_err(|error| failed("can't make the first objects", &error))?;
+        engine.prepare().await.map_err(|error| Failure::because("can't make the first objects", &error))?;
         let server = Server::bind(settings.listen, engine.clone(), tokens, Limits::default())
             .await
-            .map_err(|error| failed("can't serve", &error).hint("choose another address with --listen"))?;
+            .map_err(|error| Failure::because("can't serve", &error).hint("choose another address with --listen"))?;
         let nodes = authority.node_client();
-        let nodes = nodes.map_err(|error| failed("can't set up the server's certificates", &error))?;
+        let nodes = nodes.map_err(|error| Failure::because("can't set up the server's certificates", &error))?;
         let server = server.reaching(NodeClient::new(nodes));
         let announced = engine.announce(server.address().port()).await;
-        announced.map_err(|error| failed("can't make the server's Service", &error))?;
+        announced.map_err(|error| Failure::because("can't make the server's Service", &error))?;
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let tls = authority
             .server(&names, &addresses(settings.listen))
-            .map_err(|error| failed("can't set up the server's certificates", &error))?;
+            .map_err(|error| Failure::because("can't set up the server's certificates", &error))?;
         let kubeconfig = settings.kubeconfig.clone().unwrap_or_else(|| settings.data_dir.join("admin.conf"));
         let url = url(server.address());
-        authority.kubeconfig(&kubeconfig, &url).map_err(|error| failed("can't write the kubeconfig", &error))?;
+        authority
+            .kubeconfig(&kubeconfig, &url)
+            .map_err(|error| Failure::because("can't write the kubeconfig", &error))?;
         Ok(Self { authority, url, kubeconfig, serving: Serving { engine, server, tls, schedules: settings.schedules } })
     }
 

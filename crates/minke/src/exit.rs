@@ -95,6 +95,11 @@ impl Failure {
         Self::system(error_chain(error))
     }
 
+    /// What could not be done, and why: a failure of the machine's making.
+    pub(crate) fn because(what: impl fmt::Display, error: &(dyn StdError + 'static)) -> Self {
+        Self::system(format!("{what}: {}", error_chain(error)))
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -11,7 +11,6 @@ use std::path::Path;
 
 use minke_apiserver::store::{HistoryLimits, Store};
 
-use crate::api::failed;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The name of the standard streams.
@@ -23,9 +22,11 @@ pub(super) fn export(data_dir: &Path, to: &Path) -> Outcome {
     if !log.exists() {
         return Err(Failure::system(format!("there are no objects in {}", data_dir.display())));
     }
-    let store = Store::open(&log, HistoryLimits::default())
-        .map_err(|error| failed("can't open the server's objects; a server that uses them must be stopped", &error))?;
-    let told = |error: &(dyn std::error::Error + 'static)| failed(&format!("can't write {}", to.display()), error);
+    let store = Store::open(&log, HistoryLimits::default()).map_err(|error| {
+        Failure::because("can't open the server's objects; a server that uses them must be stopped", &error)
+    })?;
+    let told =
+        |error: &(dyn std::error::Error + 'static)| Failure::because(format!("can't write {}", to.display()), error);
     if to == Path::new(STANDARD) {
         let mut out = BufWriter::new(std::io::stdout().lock());
         store.export(&mut out).map_err(|error| told(&error))?;
@@ -51,7 +52,8 @@ pub(super) fn export(data_dir: &Path, to: &Path) -> Outcome {
 
 /// Fills an empty data directory with an export.
 pub(super) fn import(data_dir: &Path, from: &Path) -> Outcome {
-    let told = |error: &(dyn std::error::Error + 'static)| failed(&format!("can't import {}", from.display()), error);
+    let told =
+        |error: &(dyn std::error::Error + 'static)| Failure::because(format!("can't import {}", from.display()), error);
     DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(|error| told(&error))?;
     let log = data_dir.join("api.redb");
     let imported = if from == Path::new(STANDARD) {

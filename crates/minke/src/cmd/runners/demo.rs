@@ -16,7 +16,6 @@ use minke_apiserver::engine::Engine;
 use minke_apiserver::http::{Limits as ApiLimits, Server};
 use minke_apiserver::store::{HistoryLimits, Store};
 use minke_core::clock::{Clock, SystemClock};
-use minke_core::runtime::error_chain;
 use minke_runners::controller::{Cluster, Controller, GitHubForges, KubeCluster, Metrics};
 use minke_runners::forge::Secret;
 use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
@@ -60,10 +59,6 @@ impl Default for DemoArgs {
     }
 }
 
-fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::system(format!("{what}: {}", error_chain(error)))
-}
-
 /// A directory of this process alone, which goes with it.
 struct Directory(PathBuf);
 
@@ -71,7 +66,7 @@ impl Directory {
     fn new() -> Result<Self, Failure> {
         let name = format!("minke-runners-demo-{}-{:x}", std::process::id(), SystemClock.now().as_nanosecond());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).map_err(|e| failed("can't make a directory", &e))?;
+        std::fs::create_dir(&path).map_err(|e| Failure::because("can't make a directory", &e))?;
         Ok(Self(path))
     }
 }
@@ -95,15 +90,17 @@ pub(super) async fn run(args: &DemoArgs) -> Outcome {
 /// The API; how to reach it is in the file that is returned.
 async fn api(directory: &Path, clock: Arc<dyn Clock>, tasks: &mut JoinSet<()>) -> Result<PathBuf, Failure> {
     let authority = Authority::open(&directory.join("pki"), clock.now());
-    let authority = authority.map_err(|e| failed("can't make certificates", &e))?;
+    let authority = authority.map_err(|e| Failure::because("can't make certificates", &e))?;
     let engine = Engine::new(Store::in_memory(HistoryLimits::default()), clock);
-    engine.prepare().await.map_err(|e| failed("can't make the API's first objects", &e))?;
+    engine.prepare().await.map_err(|e| Failure::because("can't make the API's first objects", &e))?;
     let server = Server::bind(LOOPBACK, engine.clone(), Tokens::default(), ApiLimits::default()).await;
-    let server = server.map_err(|e| failed("can't serve the API", &e))?;
-    let tls = authority.server(&["localhost"], &[LOOPBACK.ip()]).map_err(|e| failed("can't make certificates", &e))?;
+    let server = server.map_err(|e| Failure::because("can't serve the API", &e))?;
+    let tls = authority
+        .server(&["localhost"], &[LOOPBACK.ip()])
+        .map_err(|e| Failure::because("can't make certificates", &e))?;
     let kubeconfig = directory.join("admin.conf");
     let url = format!("https://{}", server.address());
-    authority.kubeconfig(&kubeconfig, &url).map_err(|e| failed("can't write the kubeconfig", &e))?;
+    authority.kubeconfig(&kubeconfig, &url).map_err(|e| Failure::because("can't write the kubeconfig", &e))?;
     tasks.spawn(server.run(tls));
     tasks.spawn(async move { engine.care().await });
     Ok(kubeconfig)
@@ -119,15 +116,15 @@ fn set(url: &str, max: u32) -> Result<RunnerSet, Failure> {
             "template": {"spec": {"containers": [{"name": "runner", "image": "pretended:1"}]}},
         },
     });
-    serde_json::from_value(manifest).map_err(|e| failed("the demo's set", &e))
+    serde_json::from_value(manifest).map_err(|e| Failure::because("the demo's set", &e))
 }
 
 async fn show(args: &DemoArgs, directory: &Path, tasks: &mut JoinSet<()>) -> Outcome {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubeconfig = api(directory, Arc::clone(&clock), tasks).await?;
     let client = connect(Some(&kubeconfig), None).await?.client;
-    let listener = TcpListener::bind(LOOPBACK).await.map_err(|e| failed("can't listen for webhooks", &e))?;
-    let address = listener.local_addr().map_err(|e| failed("can't listen for webhooks", &e))?;
+    let listener = TcpListener::bind(LOOPBACK).await.map_err(|e| Failure::because("can't listen for webhooks", &e))?;
+    let address = listener.local_addr().map_err(|e| Failure::because("can't listen for webhooks", &e))?;
     let secret = Secret::new("of the demo");
     let settings = LookalikeSettings {
         listen: LOOPBACK,
@@ -136,12 +133,13 @@ async fn show(args: &DemoArgs, directory: &Path, tasks: &mut JoinSet<()>) -> Out
         webhook: Some((format!("http://{address}/"), secret.clone())),
     };
     let forge = Lookalike::start(settings, Arc::clone(&clock)).await;
-    let forge = Arc::new(forge.map_err(|e| failed("can't start the look-alike of GitHub", &e))?);
+    let forge = Arc::new(forge.map_err(|e| Failure::because("can't start the look-alike of GitHub", &e))?);
     let credential = json!({"metadata": {"name": "github"}, "stringData": {"github_token": "demo"}});
-    let credential: KubeSecret = serde_json::from_value(credential).map_err(|e| failed("the demo's secret", &e))?;
+    let credential: KubeSecret =
+        serde_json::from_value(credential).map_err(|e| Failure::because("the demo's secret", &e))?;
     let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
     let made = secrets.create(&PostParams::default(), &credential).await;
-    made.map_err(|e| failed("can't make the credential's secret", &e))?;
+    made.map_err(|e| Failure::because("can't make the credential's secret", &e))?;
 
     let kube = KubeCluster::new(client.clone(), Some(NAMESPACE.to_owned()), Arc::clone(&clock));
     let (given, status) = GivenSet::new(kube, set(&forge.url(), args.max)?);

@@ -9,7 +9,6 @@ use clap::Args;
 use jiff::Timestamp;
 use kube::Client;
 use minke_core::clock::{Clock, SystemClock};
-use minke_core::runtime::error_chain;
 use minke_runners::controller::{Cluster, Controller, GitHubForges, KubeCluster, Metrics};
 use minke_runners::forge::Secret;
 use minke_runners::lease::{LeaseName, Terms, hold};
@@ -64,13 +63,10 @@ pub(crate) struct ServeArgs {
     lease_namespace: Option<String>,
 }
 
-fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::system(format!("{what}: {}", error_chain(error)))
-}
-
 /// What stands in a file, without the line's end.
 fn secret(path: &Path) -> Result<Secret, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| failed(&format!("can't read {}", path.display()), &e))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Failure::because(format!("can't read {}", path.display()), &e))?;
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
         return Err(Failure::usage(format!("{} is empty; it must hold a secret", path.display())));
@@ -79,7 +75,7 @@ fn secret(path: &Path) -> Result<Secret, Failure> {
 }
 
 async fn listen(what: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|e| failed(&format!("can't listen on {address} for {what}"), &e))
+    TcpListener::bind(address).await.map_err(|e| Failure::because(format!("can't listen on {address} for {what}"), &e))
 }
 
 /// What the acting replica needs, again and again.
@@ -185,9 +181,9 @@ impl Acting {
         let (news, heard) = mpsc::channel(NEWS);
         let (mut journal, mut known) = (None, Vec::new());
         if let Some(directory) = &self.state_dir {
-            std::fs::create_dir_all(directory).map_err(|e| failed("can't make the state directory", &e))?;
+            std::fs::create_dir_all(directory).map_err(|e| Failure::because("can't make the state directory", &e))?;
             let opened = Journal::open(&directory.join("webhook-journal"), clock.now());
-            let (opened, before) = opened.map_err(|e| failed("can't keep deliveries", &e))?;
+            let (opened, before) = opened.map_err(|e| Failure::because("can't keep deliveries", &e))?;
             (journal, known) = (Some((opened, Arc::clone(&clock))), before);
         }
         let receiver = match &self.webhook {
