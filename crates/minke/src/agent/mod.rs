@@ -7,13 +7,17 @@
 //! ```
 //!
 //! It ends without touching Pods: their shims go on, and the next agent adopts them. [`lock`] keeps it the only one
-//! of its state directory, [`companion`] is what goes on beside it in its process, [`mod@idle`] says when one that was started on demand has nothing left to do, [`connection`]
-//! serves one client, [`exec`] one whose connection carries a
-//! command's streams.
+//! of its state directory, [`companion`] is what goes on beside it in its process, [`mod@idle`] says when one that was
+//! started on demand has nothing left to do, [`end`] why it ends. [`connection`] serves one client, [`exec`] one whose
+//! connection carries a command's streams.
+//!
+//! An instance that `minke down` has ended is begun again by an agent that somebody wants for itself, not by one that a
+//! command starts on its way.
 
 mod companion;
 mod connection;
 mod core;
+mod end;
 mod exec;
 mod idle;
 mod listener;
@@ -32,6 +36,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::end::End;
 use self::idle::Idle;
 use self::listener::Listener;
 use self::lock::{Lock, LockError};
@@ -81,6 +86,12 @@ pub(crate) enum AgentError {
     /// There is an agent already, or the lock file is unusable.
     #[error("this state directory has an agent already")]
     Lock(#[source] LockError),
+    /// `minke down` has ended the instance.
+    #[error("this instance is down")]
+    Down,
+    /// The instance can't be begun again.
+    #[error("can't begin the instance again")]
+    Revive(#[source] std::io::Error),
     /// The runtime or the kubelet core can't start.
     #[error("the agent can't start")]
     Core(#[source] CoreError),
@@ -100,9 +111,6 @@ pub(crate) enum AgentError {
     #[error("{}", .0.message)]
     Companion(Failure),
 }
-
-/// Why an agent ends that a service manager told to.
-const SIGTERM: &str = "SIGTERM";
 
 /// What all connections share.
 #[derive(Debug)]
@@ -140,6 +148,13 @@ pub(crate) async fn run(
         ready.tell(&Ready::Listening);
         return Ok(());
     };
+    match mode {
+        Mode::Service | Mode::Replacement => place.set_down(false).map_err(AgentError::Revive)?,
+        // It would start the Pods again that were stopped. Looked at under the lock: what ends an instance has marked it before
+        // its agent lets go.
+        Mode::OnDemand if place.is_down() => return Err(AgentError::Down),
+        Mode::OnDemand => {}
+    }
     let (kubelet, backend) = core::start(place, settings).await.map_err(AgentError::Core)?;
     let notifier = match mode {
         Mode::Service | Mode::Replacement => Notifier::from_environment(),
@@ -209,22 +224,22 @@ async fn serve(
     let told = async {
         let [terminate, interrupt] = signals.as_mut_slice() else { return std::future::pending().await };
         tokio::select! {
-            _ = terminate.recv() => SIGTERM,
-            _ = interrupt.recv() => "SIGINT",
-            () = shared.ending.cancelled() => "asked to",
+            _ = terminate.recv() => End::Terminated,
+            _ = interrupt.recv() => End::Interrupted,
+            () = shared.ending.cancelled() => End::Asked,
         }
     };
-    let (reason, ended) = tokio::select! {
+    let end = tokio::select! {
         never = accept => match never {},
         never = notifier.alive() => match never {},
-        reason = told => (reason, Ok(())),
-        () = idle(&shared), if mode == Mode::OnDemand => ("nothing to supervise", Ok(())),
-        failure = companion.run() => ("its companion ended", Err(AgentError::Companion(failure))),
+        end = told => end,
+        () = idle(&shared), if mode == Mode::OnDemand => End::Idle,
+        failure = companion.run() => End::Companion(failure),
     };
-    if reason == SIGTERM {
+    if matches!(end, End::Terminated) {
         companion.terminating();
     }
-    tracing::info!(reason, "the agent ends");
+    tracing::info!(reason = %end, "the agent ends");
     notifier.stopping();
     // Nobody new: a command that connected but was not greeted finds the socket gone and starts the next agent.
     drop(listener);
@@ -233,7 +248,10 @@ async fn serve(
     if tokio::time::timeout(LAST_WORDS, connections.wait()).await.is_err() {
         tracing::warn!(clients = connections.len(), "clients did not take their last messages");
     }
-    ended
+    match end {
+        End::Companion(failure) => Err(AgentError::Companion(failure)),
+        End::Terminated | End::Interrupted | End::Asked | End::Idle => Ok(()),
+    }
 }
 
 async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &TaskTracker) -> std::convert::Infallible {

@@ -214,7 +214,7 @@ async fn shutdown_is_answered_and_leaves_pods_running() {
     let mut watch = Watch::begin(&agent.client(), None).await.unwrap();
     watch.send(&apply(&["a"])).await.unwrap();
     until(&mut watch, |u| phase(u, "Running")).await;
-    let (connection, _) = agent.client().greet_running().await.unwrap().unwrap();
+    let connection = agent.client().greet_running().await.unwrap().unwrap();
     connection.shutdown().await.unwrap();
     agent.served.await.unwrap().unwrap();
     assert_eq!(agent.runtime.running(&uid("a")), 1);
@@ -269,4 +269,15 @@ async fn a_command_for_another_runtime_is_refused() {
     for same in [None, Some(Wanted::Embedded)] {
         assert!(client(same).connect_running().await.unwrap().is_some());
     }
+}
+
+#[tokio::test]
+async fn an_instance_that_is_down_is_not_begun_again_on_a_commands_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = place_in(directory.path());
+    place.set_down(true).unwrap();
+    let ran = run(&place, Mode::OnDemand, &Settings::default(), &mut Readiness::Nobody, &mut Alone).await;
+    assert!(matches!(ran, Err(AgentError::Down)), "{ran:?}");
+    assert!(place.is_down());
+    Lock::try_take(&place.agent_lock()).expect("it has let go of the lock");
 }

@@ -91,24 +91,34 @@ pub(crate) struct Refused {
 #[derive(Debug)]
 pub(crate) struct Connection {
     channel: Channel,
+    agent: Identity,
+}
+
+async fn ask(channel: &mut Channel, what: &'static str, request: &Request) -> Result<Reply, RequestError> {
+    let failed = |source| RequestError::Channel { what, source };
+    channel.send(request).await.map_err(failed)?;
+    channel.receive().await.map_err(failed)
 }
 
 impl Connection {
-    pub(super) async fn greet(stream: UnixStream, own: &Identity) -> Result<(Self, Identity), RequestError> {
-        let mut connection = Self { channel: Channel::new(stream) };
+    pub(super) async fn greet(stream: UnixStream, own: &Identity) -> Result<Self, RequestError> {
+        let mut channel = Channel::new(stream);
         let hello = Request::Hello(own.clone());
-        let ask = connection.ask("greet", &hello);
+        let ask = ask(&mut channel, "greet", &hello);
         let timed_out = |_| RequestError::Refused { what: "greet", message: "no answer in time".to_owned() };
         match tokio::time::timeout(GREETING, ask).await.map_err(timed_out)?? {
-            Reply::Hello(identity) => Ok((connection, identity)),
+            Reply::Hello(agent) => Ok(Self { channel, agent }),
             other => Err(RequestError::unexpected("greet", other)),
         }
     }
 
+    /// Whom it is to.
+    pub(crate) fn agent(&self) -> &Identity {
+        &self.agent
+    }
+
     async fn ask(&mut self, what: &'static str, request: &Request) -> Result<Reply, RequestError> {
-        let failed = |source| RequestError::Channel { what, source };
-        self.channel.send(request).await.map_err(failed)?;
-        self.channel.receive().await.map_err(failed)
+        ask(&mut self.channel, what, request).await
     }
 
     /// All Pods.

@@ -17,7 +17,6 @@ use tokio::net::UnixStream;
 pub(crate) use connection::{Connection, RequestError};
 pub(crate) use start::StartError;
 
-use start::Program;
 pub(crate) use watch::{Update, Watch};
 
 use crate::backend::{self, Backend, Wanted};
@@ -33,8 +32,8 @@ const ATTEMPTS: usize = 5;
 pub(crate) struct Client {
     place: Place,
     log_level: String,
-    /// How agents are started.
-    program: Program,
+    /// The subcommand that agents are started by, with its arguments.
+    subcommand: Vec<String>,
     identity: Identity,
 }
 
@@ -108,21 +107,21 @@ impl From<ConnectError> for Failure {
 impl Client {
     /// A client for this instance; agents that it starts log at this level.
     pub(crate) fn new(place: Place, log_level: impl Into<String>) -> Self {
-        let program = Program { arguments: vec!["agent".to_owned(), "--on-demand".to_owned()], revives: false };
-        Self { place, log_level: log_level.into(), program, identity: Identity::own() }
+        let subcommand = vec!["agent".to_owned(), "--on-demand".to_owned()];
+        Self { place, log_level: log_level.into(), subcommand, identity: Identity::own() }
     }
 
     /// The same, and agents that it starts get these settings.
     pub(crate) fn with_agent_arguments(&self, arguments: Vec<String>) -> Self {
         let mut changed = self.clone();
-        changed.program.arguments.extend(arguments);
+        changed.subcommand.extend(arguments);
         changed
     }
 
     /// The same, and agents that it starts are started by this subcommand, which says on its standard output when it is
-    /// ready, as `agent --on-demand` does, and begins an instance again that is down.
-    pub(crate) fn reviving(&self, subcommand: Vec<String>) -> Self {
-        Self { program: Program { arguments: subcommand, revives: true }, ..self.clone() }
+    /// ready, as `agent --on-demand` does.
+    pub(crate) fn starting(&self, subcommand: Vec<String>) -> Self {
+        Self { subcommand, ..self.clone() }
     }
 
     /// The instance.
@@ -137,7 +136,7 @@ impl Client {
             if let Some(connection) = self.connect_running().await? {
                 return Ok(connection);
             }
-            match start::start(&self.place, &self.log_level, &self.program).await {
+            match start::start(&self.place, &self.log_level, &self.subcommand).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => failed = error.into(),
                 Err(error) => return Err(error.into()),
@@ -165,7 +164,13 @@ impl Client {
 
     /// Connects to the agent if one answers.
     pub(crate) async fn connect_running(&self) -> Result<Option<Connection>, ConnectError> {
-        let Some((connection, agent)) = self.greet_running().await? else { return Ok(None) };
+        let Some(connection) = self.greet_running().await? else { return Ok(None) };
+        self.fits(connection.agent())?;
+        Ok(Some(connection))
+    }
+
+    /// Whether commands can talk to this agent, and it has the container runtime that is asked for.
+    fn fits(&self, agent: &Identity) -> Result<(), ConnectError> {
         match agent.skew(&self.identity) {
             Skew::None => {}
             Skew::Different => tracing::warn!(
@@ -177,17 +182,17 @@ impl Client {
             Skew::Incompatible => {
                 return Err(ConnectError::Incompatible {
                     pid: agent.pid,
-                    agent: agent.version,
+                    agent: agent.version.clone(),
                     command: self.identity.version.clone(),
                 });
             }
         }
-        if let Some(has) = self.other_runtime(&agent)
+        if let Some(has) = self.other_runtime(agent)
             && let Some(wanted) = self.place.backend.clone()
         {
             return Err(ConnectError::OtherRuntime { pid: agent.pid, has, wanted });
         }
-        Ok(Some(connection))
+        Ok(())
     }
 
     /// The agent's container runtime, if another one is asked for.
@@ -198,7 +203,7 @@ impl Client {
     }
 
     /// Connects to the agent if one answers, whatever its version.
-    pub(crate) async fn greet_running(&self) -> Result<Option<(Connection, Identity)>, ConnectError> {
+    pub(crate) async fn greet_running(&self) -> Result<Option<Connection>, ConnectError> {
         let path = self.place.socket();
         let stream = match UnixStream::connect(&path).await {
             Ok(stream) => stream,

@@ -28,9 +28,6 @@ pub(crate) enum StartError {
     /// Not root.
     #[error("the agent needs root: for containers' namespaces, cgroups and mounts, or the container runtime's socket")]
     NotRoot,
-    /// `minke down` has ended the instance.
-    #[error("this instance is down")]
-    Down,
     /// The state directory can't be used.
     #[error("can't use {path}")]
     State {
@@ -71,7 +68,6 @@ impl StartError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NotRoot => Some("run this as root, for example with sudo".to_owned()),
-            Self::Down => Some("`minke up` begins it again, with the pods that it had".to_owned()),
             Self::State { .. } => Some("choose another --state-dir, or make that one writable".to_owned()),
             Self::Busy(_) | Self::Spawn(_) | Self::Silent { .. } => None,
             Self::Refused { hint, .. } => hint.clone(),
@@ -82,28 +78,16 @@ impl StartError {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Silent { .. } | Self::Spawn(_) | Self::Busy(_) => true,
-            Self::NotRoot | Self::Down | Self::State { .. } | Self::Refused { .. } => false,
+            Self::NotRoot | Self::State { .. } | Self::Refused { .. } => false,
         }
     }
 }
 
-/// How an agent is started: a subcommand that says on its standard output when it is ready.
-#[derive(Debug, Clone)]
-pub(super) struct Program {
-    /// The subcommand with its arguments.
-    pub(super) arguments: Vec<String>,
-    /// Whether it begins an instance again that is down.
-    pub(super) revives: bool,
-}
-
-/// Starts an agent unless one answers by now. Of several commands at once, one starts it and the others wait.
-pub(super) async fn start(place: &Place, log_level: &str, program: &Program) -> Result<(), StartError> {
+/// Starts an agent unless one answers by now: by a subcommand with arguments that says on its standard output when it is
+/// ready. Of several commands at once, one starts it and the others wait.
+pub(super) async fn start(place: &Place, log_level: &str, subcommand: &[String]) -> Result<(), StartError> {
     if !rustix::process::geteuid().is_root() {
         return Err(StartError::NotRoot);
-    }
-    // An agent would start the Pods again that were stopped.
-    if !program.revives && place.is_down() {
-        return Err(StartError::Down);
     }
     let state = |path: &Path| {
         let path = path.to_owned();
@@ -120,7 +104,7 @@ pub(super) async fn start(place: &Place, log_level: &str, program: &Program) -> 
         .arg0("minke")
         .args(place.as_arguments())
         .args(["--log-level", log_level])
-        .args(&program.arguments)
+        .args(subcommand)
         .current_dir("/")
         // Threads of the runtime would otherwise each get an arena that is never given back.
         .env("MALLOC_ARENA_MAX", "2")

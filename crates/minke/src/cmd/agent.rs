@@ -152,9 +152,10 @@ pub(crate) async fn run(args: &AgentArgs, client: &Client) -> Outcome {
 
 /// Ends the agent that runs, if there is one, for another one to take its place.
 pub(crate) async fn end_running(client: &Client) -> Result<(), Failure> {
-    let Some((connection, agent)) = client.greet_running().await? else { return Ok(()) };
+    let Some(connection) = client.greet_running().await? else { return Ok(()) };
+    let agent = connection.agent();
     // The next one would refuse, and nobody would supervise the Pods.
-    if let Some(has) = client.other_runtime(&agent)
+    if let Some(has) = client.other_runtime(agent)
         && client.may_have_pods()
     {
         return Err(Failure::usage(format!("the agent that runs has pods on the container runtime {has}"))
@@ -192,8 +193,11 @@ pub(crate) fn failure(error: &AgentError) -> Failure {
     match error {
         AgentError::Companion(failure) => failure.clone(),
         AgentError::Lock(_) => failure.hint("`minke agent --replace` takes its place"),
-        AgentError::Core(_) | AgentError::Directory { .. } | AgentError::Listen { .. } | AgentError::Signals(_) => {
-            failure
-        }
+        AgentError::Down => failure.hint("`minke up` begins it again, with the pods that it had"),
+        AgentError::Core(_)
+        | AgentError::Directory { .. }
+        | AgentError::Revive(_)
+        | AgentError::Listen { .. }
+        | AgentError::Signals(_) => failure,
     }
 }

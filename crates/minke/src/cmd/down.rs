@@ -1,7 +1,7 @@
 //! `minke down`: the other end of `minke up`.
 //!
 //! ```text
-//! agent with its API and node ends ─► this instance is marked as down ─► containers are stopped, as before a reboot
+//! this instance is marked as down ─► agent with its API and node ends ─► containers are stopped, as before a reboot
 //! ```
 //! Nothing of the API's objects and of the Pods' checkpoints is touched: the next `minke up` finds Pods that have ended and does
 //! with them what their restart policy says, as a kubelet does after a reboot. Until then no command starts an agent, which
@@ -42,13 +42,13 @@ pub(crate) struct DownArgs {
     #[arg(long, conflicts_with = "grace")]
     keep_pods: bool,
     /// Instead of the Pods' own grace periods; 0 kills at once
-    #[arg(long, short, value_name = "DURATION", value_parser = durations::duration)]
+    #[arg(long, short, value_name = "DURATION", value_parser = durations::duration, conflicts_with = "purge")]
     grace: Option<Duration>,
     /// Forget everything besides images: Pods of any kind with their volumes and logs, and all objects of the API
     #[arg(long, conflicts_with = "keep_pods")]
     purge: bool,
-    /// Where the API's objects are, if `minke up` was told so
-    #[arg(long, value_name = "DIR", env = "MINKE_API_DATA_DIR", requires = "purge")]
+    /// Where the API's objects are that --purge forgets, if `minke up` was told so
+    #[arg(long, value_name = "DIR", env = "MINKE_API_DATA_DIR")]
     data_dir: Option<PathBuf>,
 }
 
@@ -56,11 +56,19 @@ pub(crate) struct DownArgs {
 pub(crate) async fn run(args: &DownArgs, client: &Client) -> Outcome {
     let place = client.place();
     let mut graces = HashMap::new();
-    if let Some((mut connection, _)) = client.greet_running().await? {
+    let mut running = client.greet_running().await?;
+    if let Some(connection) = &mut running {
         graces = connection.list().await?.iter().filter_map(grace_of).collect();
-        connection.shutdown().await?;
     } else if !place.state.is_dir() {
         return Ok(Exit::Reached);
+    }
+    if !args.keep_pods && !args.purge {
+        // Before the agent ends: a command that starts the next one meanwhile would have the Pods taken up again.
+        let marked = place.set_down(true);
+        marked.map_err(|e| Failure::system(format!("can't note that {} is down: {e}", place.state.display())))?;
+    }
+    if let Some(connection) = running {
+        connection.shutdown().await?;
     }
     let held = lock::wait_bounded(place.agent_lock(), LONGEST_END).await;
     let held = held.map_err(|error| Failure::from_error(&error).hint("another agent of this instance does not end"))?;
@@ -72,9 +80,6 @@ pub(crate) async fn run(args: &DownArgs, client: &Client) -> Outcome {
     if args.keep_pods {
         return Ok(Exit::Reached);
     }
-    place
-        .set_down(true)
-        .map_err(|e| Failure::system(format!("can't note that {} is down: {e}", place.state.display())))?;
     let opened = agent::open_runtime(place, Arc::new(SystemClock)).await;
     let opened = opened.map_err(|error| Failure::from_error(&error).hint("its containers go on; try again"))?;
     let grace = |uid: &PodUid| args.grace.or_else(|| graces.get(uid).copied()).unwrap_or(GRACE);
@@ -120,4 +125,26 @@ async fn stop_all(runtime: &dyn Runtime, grace: impl Fn(&PodUid) -> Duration) ->
     let ended: Vec<_> = stream::iter(stops).buffer_unordered(AT_ONCE).collect().await;
     let failed = stopped.into_iter().chain(ended).find_map(Result::err);
     failed.map_or(Ok(()), |error| Err(told(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        down: DownArgs,
+    }
+
+    #[test]
+    fn where_the_objects_are_may_be_said_without_forgetting_them() {
+        let parse = |arguments: &[&str]| Line::try_parse_from([&["down"], arguments].concat());
+        assert!(parse(&["--data-dir", "/d"]).is_ok(), "it may come from the environment, as `minke up` reads it");
+        assert!(parse(&["--purge", "--data-dir", "/d"]).is_ok());
+        assert!(parse(&["--purge", "--grace", "5s"]).is_err(), "a grace that would be ignored");
+        assert!(parse(&["--keep-pods", "--grace", "5s"]).is_err());
+    }
 }

@@ -9,7 +9,8 @@ use crate::protocol::PROTOCOL;
 pub(crate) async fn run(client: &Client) -> Outcome {
     let mut text = format!("minke {}\nprotocol {PROTOCOL}\n", env!("CARGO_PKG_VERSION"));
     match client.greet_running().await {
-        Ok(Some((_, agent))) => {
+        Ok(Some(connection)) => {
+            let agent = connection.agent();
             text.push_str(&format!("agent {} (protocol {}, process {})\n", agent.version, agent.protocol, agent.pid));
         }
         Ok(None) => text.push_str("agent not running\n"),

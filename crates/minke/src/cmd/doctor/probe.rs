@@ -220,8 +220,9 @@ async fn agent(client: &Client) -> Agent {
         Err(error) => return Agent::Unseen(format!("{} can't be seen: {error}", path.display())),
     };
     match (client.greet_running().await, holder) {
-        (Ok(Some((_, agent))), _) => {
-            Agent::Answers { pid: agent.pid, version: agent.version, own: env!("CARGO_PKG_VERSION").to_owned() }
+        (Ok(Some(connection)), _) => {
+            let (pid, version) = (connection.agent().pid, connection.agent().version.clone());
+            Agent::Answers { pid, version, own: env!("CARGO_PKG_VERSION").to_owned() }
         }
         (Ok(None), None) => Agent::None,
         (Ok(None), Some(pid)) => {

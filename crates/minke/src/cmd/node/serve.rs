@@ -300,10 +300,7 @@ async fn on_kubelet(args: &NodeCommand, client: &Client, plan: Plan, cluster: Ku
     let ended = agent::run(client.place(), mode, &plan.settings, &mut nobody, &mut companion).await;
     ended.map(|()| Exit::Reached).map_err(|error| match &error {
         AgentError::Lock(_) => Failure::from_error(&error).hint("`minke node --replace` takes its place"),
-        AgentError::Companion(failure) => failure.clone(),
-        AgentError::Core(_) | AgentError::Directory { .. } | AgentError::Listen { .. } | AgentError::Signals(_) => {
-            Failure::from_error(&error)
-        }
+        other => crate::cmd::agent::failure(other),
     })
 }
 

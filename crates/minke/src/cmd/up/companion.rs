@@ -17,20 +17,18 @@ use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use minke_apiserver::access::{Authority, NODES};
-use minke_core::runtime::error_chain;
 use minke_kubelet::Kubelet;
 use minke_kubelet::host::host_addresses;
 use minke_node::controller::Options;
 use minke_node::http::ServingCertificate;
 use minke_node::node::NodeConfig;
 use minke_node::node::shutdown::ShutdownPolicy;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::Companion;
 use crate::api::{Api, ApiSettings};
 use crate::exit::Failure;
 use crate::node::{Backing, RunningNode, ServingSettings};
-use crate::place::Place;
 use crate::protocol::Served;
 
 /// The node is registered within a few writes to an API in the same process.
@@ -40,7 +38,6 @@ const LONGEST_START: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Up {
     api: ApiSettings,
-    place: Place,
     node: NodeConfig,
     running: Option<Running>,
 }
@@ -50,24 +47,22 @@ struct Running {
     served: Served,
     /// Ends before the API does.
     node: RunningNode,
-    api: JoinHandle<()>,
+    /// Ends when this is dropped, however far the start has come.
+    api: AbortOnDropHandle<()>,
 }
 
 impl Up {
     /// An API as set, and a node over the agent of this instance.
-    pub(super) fn new(api: ApiSettings, place: Place, node: NodeConfig) -> Self {
-        Self { api, place, node, running: None }
+    pub(super) fn new(api: ApiSettings, node: NodeConfig) -> Self {
+        Self { api, node, running: None }
     }
-}
-
-fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::system(format!("{what}: {}", error_chain(error)))
 }
 
 /// A client of the API that is the node, by a certificate that lives as long as this process.
 async fn client(authority: &Authority, url: &str, node: &str) -> Result<kube::Client, Failure> {
     let user = format!("system:node:{node}");
-    let signed = authority.client(&user, &[NODES]).map_err(|e| failed("can't sign the node's certificate", &e))?;
+    let signed =
+        authority.client(&user, &[NODES]).map_err(|e| Failure::because("can't sign the node's certificate", &e))?;
     let name = || "minke".to_owned();
     let cluster = Cluster {
         server: Some(url.to_owned()),
@@ -88,10 +83,10 @@ async fn client(authority: &Authority, url: &str, node: &str) -> Result<kube::Cl
         ..Kubeconfig::default()
     };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.map_err(|error| failed("can't reach the API", &error))?;
+    let mut config = config.map_err(|error| Failure::because("can't reach the API", &error))?;
     // The controllers decide when something is tried again.
     config.default_retry = false;
-    kube::Client::try_from(config).map_err(|error| failed("can't reach the API", &error))
+    kube::Client::try_from(config).map_err(|error| Failure::because("can't reach the API", &error))
 }
 
 /// The node's own API, which the cluster's asks for logs, commands and ports: at the address that the node has, on any free
@@ -100,7 +95,7 @@ fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure
     let mut addresses = host_addresses();
     addresses.push(Ipv4Addr::LOCALHOST.into());
     let signed = authority.kubelet(node, &[node], &addresses);
-    let signed = signed.map_err(|error| failed("can't sign the certificate of the node's API", &error))?;
+    let signed = signed.map_err(|error| Failure::because("can't sign the certificate of the node's API", &error))?;
     Ok(ServingSettings {
         listen: (addresses[0], 0).into(),
         certificate: ServingCertificate { chain: signed.certificate, key: signed.key },
@@ -111,21 +106,19 @@ fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure
 #[async_trait]
 impl Companion for Up {
     async fn start(&mut self, kubelet: &Kubelet) -> Result<(), Failure> {
-        let state = &self.place.state;
-        self.place.set_down(false).map_err(|e| failed(&format!("can't begin {} again", state.display()), &e))?;
         let api = Api::open(&self.api).await?;
         let served = Served { url: api.url.clone(), kubeconfig: api.kubeconfig.clone(), node: self.node.name.clone() };
         let client = client(&api.authority, &api.url, &self.node.name).await?;
         let serving = serving(&api.authority, &self.node.name)?;
-        let api = tokio::spawn(async move { match api.run().await {} });
+        let api = AbortOnDropHandle::new(tokio::spawn(async move { match api.run().await {} }));
         let backing = Backing::kubelet(kubelet.clone(), Vec::new()).served(Some(serving));
         let node = RunningNode::start(client, self.node.clone(), Options::default(), backing).await;
-        let node = node.map_err(|error| failed("the node can't begin", &error))?;
+        let node = node.map_err(|error| Failure::because("the node can't begin", &error))?;
         // Kept before it is waited for: a failure stops it as any end does.
         let running = self.running.insert(Running { served, node, api });
         let why = tokio::select! {
             true = running.node.ready() => return Ok(()),
-            error = running.node.ended() => return Err(failed("the node ended", &error)),
+            error = running.node.ended() => return Err(Failure::because("the node ended", &error)),
             () = tokio::time::sleep(LONGEST_START) => running.node.trouble(),
         };
         let why = why.unwrap_or_else(|| "it does not say why".to_owned());
@@ -135,7 +128,7 @@ impl Companion for Up {
     async fn run(&mut self) -> Failure {
         match &mut self.running {
             Some(running) => tokio::select! {
-                error = running.node.ended() => failed("the node ended", &error),
+                error = running.node.ended() => Failure::because("the node ended", &error),
                 _ = &mut running.api => Failure::system("the API ended"),
             },
             None => std::future::pending().await,
@@ -146,7 +139,7 @@ impl Companion for Up {
         let Some(running) = self.running.take() else { return };
         // No policy: Pods go on, as an agent's do.
         running.node.shutdown(&ShutdownPolicy::default()).await;
-        running.api.abort();
+        drop(running.api);
     }
 
     fn served(&self) -> Option<Served> {

@@ -101,25 +101,21 @@ pub(crate) async fn run(args: &UpArgs, client: &Client) -> Outcome {
 
 /// What the agent of this instance serves, if it does. One that serves nothing is told to end.
 async fn running(client: &Client) -> Result<Option<Served>, Failure> {
-    // Its version and its container runtime must fit, as for every command.
-    drop(client.connect_running().await?);
-    let Some((connection, agent)) = client.greet_running().await? else { return Ok(None) };
-    if agent.served.is_none() {
-        tracing::info!(pid = agent.pid, "ending the agent that runs; the pods stay");
+    let Some(connection) = client.connect_running().await? else { return Ok(None) };
+    let served = connection.agent().served.clone();
+    if served.is_none() {
+        tracing::info!(pid = connection.agent().pid, "ending the agent that runs; the pods stay");
         connection.shutdown().await?;
     }
-    Ok(agent.served)
+    Ok(served)
 }
 
 async fn begin(args: &UpArgs, client: &Client) -> Result<Served, Failure> {
     // Mistakes are told here, not by the background.
     args.node.options()?;
     args.node.eviction(false)?;
-    let client = client.reviving(args.as_arguments()?);
-    drop(client.connect().await?);
-    let agent = client.greet_running().await?.map(|(_, agent)| agent);
-    let served = agent.and_then(|agent| agent.served);
-    served.ok_or_else(|| {
+    let connection = client.starting(args.as_arguments()?).connect().await?;
+    connection.agent().served.clone().ok_or_else(|| {
         let failure = Failure::system("another command has started an agent without an API meanwhile");
         failure.hint("try again")
     })
@@ -170,7 +166,7 @@ async fn go_on(args: &UpArgs, client: &Client, ready: &mut Readiness) -> Result<
     };
     let mut node = NodeConfig::new(agent::node_name(), identity(&place.state));
     node.labels.clone_from(&settings.node.labels);
-    let mut companion = Up::new(api, place.clone(), node);
+    let mut companion = Up::new(api, node);
     // An agent that was told to end lets go of its lock a moment after its socket.
     let ended = agent::run(place, Mode::Replacement, &settings, ready, &mut companion).await;
     ended.map_err(|error| super::agent::failure(&error))
