@@ -1,7 +1,7 @@
 //! The table: what is done, what is to be seen, and who differs why.
 
 use crate::scenario::{But, Scenario};
-use crate::scenarios::{containers, events, exec, images, logs, resources, sandboxes, stopping};
+use crate::scenarios::{attach, containers, events, exec, images, logs, resources, sandboxes, stopping};
 use crate::subject::Kind;
 
 /// All of containerd.
@@ -261,11 +261,29 @@ pub const SCENARIOS: &[Scenario] = &[
         |s| Box::pin(exec::streams(s)),
         &["9 \"got one\\ntwo\\n\" \"err\\n\"", "terminal: 4 \"17 91\\n\", errors apart: false"],
     )
-    .but(&[But {
-        of: CONTAINERD,
-        sees: &["unsupported"],
-        why: "commands with streams over CRI are not there yet",
-    }])
+    .of_programs(),
+    Scenario::new(
+        "who_joins_a_program_sees_what_it_writes_and_feeds_it",
+        |s| Box::pin(attach::joining(s)),
+        &["got one", "left, and it goes on", "got two", "error: err", "the end: 0", "then the container is exited 5 Error"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "a_terminal_can_be_joined_and_resized",
+        |s| Box::pin(attach::terminal(s)),
+        &["size 17 91", "size 30 100", "errors apart: false"],
+    )
+    .of_programs(),
+    Scenario::new(
+        "joining_what_does_not_run_is_refused",
+        |s| Box::pin(attach::where_nothing_runs(s)),
+        &["before the start: invalid", "after the end: invalid", "a port of a sandbox that is stopped: invalid"],
+    ),
+    Scenario::new(
+        "megabytes_go_through_a_port_intact_both_ways",
+        |s| Box::pin(attach::ports(s)),
+        &["4194304 bytes back, as they were", "a port without a listener is an error"],
+    )
     .of_programs(),
     Scenario::new(
         "events_tell_a_life_in_order",

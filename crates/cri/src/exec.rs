@@ -1,11 +1,17 @@
 //! Commands in containers.
 //!
-//! A command with streams is not there yet: CRI answers with the address of a server that speaks SPDY.
+//! One with streams is had in two steps: CRI answers with an address that is good for one use, and there a server speaks
+//! SPDY. It does not say whether the program could be started before its streams are open, so that comes as the session's
+//! end. Closing the connection ends the streams; what becomes of the command is the runtime's.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use minke_core::runtime::{ContainerId, ExecOutput, ExecRequest, ExecService, ExecSession, RuntimeError};
+use minke_core::runtime::{
+    ContainerId, ExecControl, ExecOutput, ExecRequest, ExecService, ExecSession, RuntimeError, TerminalSize,
+    error_chain,
+};
+use minke_streams::negotiate::ExecStreams;
 
 use crate::error::{Subject, is_not_running, no_program};
 use crate::runtime::{CallError, CriRuntime};
@@ -45,9 +51,44 @@ impl ExecService for CriRuntime {
         }
     }
 
-    async fn exec(&self, _id: &ContainerId, _request: &ExecRequest) -> Result<ExecSession, RuntimeError> {
-        let feature = "commands with streams over CRI".to_owned();
-        Err(RuntimeError::Unsupported { operation: EXEC, feature })
+    async fn exec(&self, id: &ContainerId, request: &ExecRequest) -> Result<ExecSession, RuntimeError> {
+        let streams = ExecStreams {
+            stdin: request.stdin,
+            stdout: true,
+            stderr: request.tty.is_none(),
+            tty: request.tty.is_some(),
+        };
+        let ask = api::ExecRequest {
+            container_id: id.0.clone(),
+            cmd: request.command.clone(),
+            tty: streams.tty,
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+        };
+        let mut client = self.inner.connection.runtime();
+        let answer = self.inner.bounded(Some(deadline::CALL), client.exec(ask)).await;
+        let url = answer.map_err(|e| exec_error(id, None, e))?.url;
+        let session = minke_streams::client::exec(&url, streams, request.tty).await;
+        let ExecSession { stdin, stdout, stderr, control } = session.map_err(|e| RuntimeError::failed(EXEC, e))?;
+        Ok(ExecSession { stdin, stdout, stderr, control: Box::new(Control(control)) })
+    }
+}
+
+/// A command's end, with what the runtime says of a program that is not there in the port's words.
+struct Control(Box<dyn ExecControl>);
+
+#[async_trait]
+impl ExecControl for Control {
+    async fn resize(&self, size: TerminalSize) -> Result<(), RuntimeError> {
+        self.0.resize(size).await
+    }
+
+    async fn wait(&self) -> Result<i32, RuntimeError> {
+        self.0.wait().await.map_err(|error| match no_program(&error_chain(&error)) {
+            Some((exit_code, message)) => RuntimeError::NotExecutable { operation: EXEC, exit_code, message },
+            None => error,
+        })
     }
 }
 
@@ -56,7 +97,7 @@ fn cut(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn exec_error(id: &ContainerId, timeout: Option<Duration>, error: CallError) -> RuntimeError {
+pub(crate) fn exec_error(id: &ContainerId, timeout: Option<Duration>, error: CallError) -> RuntimeError {
     if let Some(status) = error.status() {
         if is_not_running(status) {
             return RuntimeError::Invalid { operation: EXEC, message: format!("container {id} does not run") };

@@ -16,6 +16,7 @@
 //! here (`cgroup`).
 
 mod api;
+mod attach;
 mod cgroup;
 mod connection;
 mod containers;

@@ -36,7 +36,7 @@ mod sink;
 mod stop;
 
 pub use admit::{Admit, AdmitAll};
-pub use exec::ExecError;
+pub use exec::{ExecError, streams_of};
 pub use hub::Subscription;
 pub(crate) use hub::{Hub, Listener};
 pub use ports::{Ports, StartError};

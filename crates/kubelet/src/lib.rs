@@ -26,5 +26,5 @@ pub mod volumes;
 pub mod worker;
 
 pub use api::*;
-pub use kubelet::{Admit, AdmitAll, ExecError, Kubelet, Ports, StartError, Subscription};
+pub use kubelet::{Admit, AdmitAll, ExecError, Kubelet, Ports, StartError, Subscription, streams_of};
 pub use static_pods::{StaticPods, StaticSource};

@@ -33,6 +33,8 @@ enum Command {
     Ps(cmd::ps::PsArgs),
     Logs(cmd::logs::LogsArgs),
     Exec(cmd::exec::ExecArgs),
+    Attach(cmd::attach::AttachArgs),
+    PortForward(cmd::port_forward::PortForwardArgs),
     Stop(cmd::stop::StopArgs),
     Rm(cmd::rm::RmArgs),
     Inspect(cmd::inspect::InspectArgs),
@@ -66,6 +68,8 @@ impl Command {
             | Self::Ps(_)
             | Self::Logs(_)
             | Self::Exec(_)
+            | Self::Attach(_)
+            | Self::PortForward(_)
             | Self::Stop(_)
             | Self::Rm(_)
             | Self::Inspect(_)
@@ -132,6 +136,8 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Ps(args) => cmd::ps::run(args, client).await,
         Command::Logs(args) => cmd::logs::run(args, client).await,
         Command::Exec(args) => cmd::exec::run(args, client).await,
+        Command::Attach(args) => cmd::attach::run(args, client).await,
+        Command::PortForward(args) => cmd::port_forward::run(args, client).await,
         Command::Stop(args) => cmd::stop::run(args, client).await,
         Command::Rm(args) => cmd::rm::run(args, client).await,
         Command::Inspect(args) => cmd::inspect::run(args, client).await,
@@ -177,6 +183,9 @@ mod tests {
             &["minke", "logs", "web", "--previous", "--follow"],
             &["minke", "exec", "web"],
             &["minke", "exec", "web", "ls"],
+            &["minke", "port-forward", "web"],
+            &["minke", "port-forward", "web", "http"],
+            &["minke", "attach"],
             &["minke", "watch"],
             &["minke", "watch", "web", "--for", "never"],
             &["minke", "watch", "web", "--budget", "nope=1s"],

@@ -1,5 +1,6 @@
 //! What is done to a runtime, and what is written down of it. What is to be seen stands in the table.
 
+pub(crate) mod attach;
 pub(crate) mod containers;
 pub(crate) mod events;
 pub(crate) mod exec;

@@ -49,6 +49,10 @@ pub enum Op {
     ExecSync,
     /// `exec`.
     Exec,
+    /// `attach`.
+    Attach,
+    /// `connect`.
+    Connect,
     /// `pod_usage`.
     PodUsage,
 }
@@ -78,6 +82,8 @@ impl Op {
             Self::ImageFsInfo => "image fs info",
             Self::ExecSync => "exec sync",
             Self::Exec => "exec",
+            Self::Attach => "attach",
+            Self::Connect => "connect",
             Self::PodUsage => "pod usage",
         }
     }
@@ -106,7 +112,9 @@ impl Op {
             | Self::PullImage
             | Self::RemoveImage
             | Self::ExecSync
-            | Self::Exec => false,
+            | Self::Exec
+            | Self::Attach
+            | Self::Connect => false,
         }
     }
 }

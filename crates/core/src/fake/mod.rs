@@ -8,6 +8,7 @@
 //! Nothing runs in the background: a container whose time has come is ended by the next look at it, with the time at
 //! which it should have ended. A clone is the same runtime, so it outlives any number of agents.
 
+mod attach;
 mod calls;
 mod clock;
 mod configs;

@@ -78,7 +78,7 @@ impl World {
 }
 
 impl FakeRuntime {
-    fn sandbox_call(&self, op: Op, id: &SandboxId) -> Call {
+    pub(super) fn sandbox_call(&self, op: Op, id: &SandboxId) -> Call {
         let pod = self.world().sandboxes.get(id).map(|s| s.config.pod.uid.clone());
         Call { op, pod, name: id.0.clone(), number: 0 }
     }

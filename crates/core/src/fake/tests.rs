@@ -298,3 +298,29 @@ async fn the_clock_follows_time_and_jumps() {
     clock.clone().jump(SignedDuration::from_hours(-1));
     assert_eq!(clock.now(), start + SignedDuration::from_secs(5 - 3600));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_a_container_leaves_with_it_and_ports_echo() {
+    use futures_util::{AsyncReadExt, AsyncWriteExt};
+
+    let bed = Bed::new().await;
+    bed.runtime.script("app", vec![Life::exits(Duration::from_secs(5), 3)]);
+    let id = bed.create("app", 0).await.unwrap();
+    assert!(matches!(bed.runtime.attach(&id, AttachRequest::default()).await, Err(RuntimeError::Invalid { .. })));
+    bed.runtime.start_container(&id).await.unwrap();
+    let begun = Instant::now();
+    let mut session = bed.runtime.attach(&id, AttachRequest::default()).await.unwrap();
+    let mut said = Vec::new();
+    session.stdout.read_to_end(&mut said).await.unwrap();
+    assert_eq!((said.len(), session.control.wait().await.unwrap(), begun.elapsed().as_secs()), (0, 0, 5));
+
+    let (mut read, mut write) = bed.runtime.connect(&bed.sandbox, 80).await.unwrap().split();
+    let sending = async {
+        write.write_all(&vec![7; 300_000]).await.unwrap();
+        write.close().await.unwrap();
+    };
+    let ((), received) = futures_util::future::join(sending, read.read_to_end(&mut said)).await;
+    assert_eq!(received.unwrap(), 300_000);
+    bed.runtime.stop_sandbox(&bed.sandbox).await.unwrap();
+    assert!(matches!(bed.runtime.connect(&bed.sandbox, 80).await, Err(RuntimeError::Invalid { .. })));
+}

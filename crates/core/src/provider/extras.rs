@@ -4,12 +4,13 @@ use std::fmt;
 use std::pin::Pin;
 
 use async_trait::async_trait;
-use futures_util::io::{AsyncRead, AsyncWrite};
+use futures_util::io::AsyncRead;
 use jiff::Timestamp;
 
 use super::{NodeShutdown, ProviderError};
 use crate::identity::PodKey;
-use crate::runtime::{CgroupUsage, ExecRequest, ExecSession, TerminalSize};
+pub use crate::runtime::{AttachRequest, Duplex};
+use crate::runtime::{CgroupUsage, ExecRequest, ExecSession};
 
 /// The capabilities of a provider; `None` is one that it lacks.
 #[derive(Clone, Copy, Default)]
@@ -98,15 +99,6 @@ pub trait Execs: Send + Sync {
     async fn exec(&self, key: &PodKey, container: &str, request: &ExecRequest) -> Result<ExecSession, ProviderError>;
 }
 
-/// Which streams of a container's program are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AttachRequest {
-    /// Its standard input as well.
-    pub stdin: bool,
-    /// It has a terminal, which is this large.
-    pub tty: Option<TerminalSize>,
-}
-
 /// The streams of a container's own program.
 #[async_trait]
 pub trait Attaches: Send + Sync {
@@ -114,11 +106,6 @@ pub trait Attaches: Send + Sync {
     async fn attach(&self, key: &PodKey, container: &str, request: AttachRequest)
     -> Result<ExecSession, ProviderError>;
 }
-
-/// A connection in both directions.
-pub trait Duplex: AsyncRead + AsyncWrite + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 
 /// Connections to ports of Pods.
 #[async_trait]

@@ -1,7 +1,7 @@
 //! The Runtime port: what the kubelet core asks of a container runtime.
 //!
 //! Modelled on the nouns of CRI v1 (sandbox, container, image, event), so that a CRI adapter is thin and the
-//! embedded runtime is honest. Six narrow traits; [`Runtime`] is all of them together.
+//! embedded runtime is honest. Eight narrow traits; [`Runtime`] is all of them together.
 //!
 //! Contract, for every implementation:
 //! - **Idempotent**: stopping what is stopped and removing what is gone succeed. Creating twice makes two; callers
@@ -12,6 +12,7 @@
 //!   [`ContainerState::Unknown`].
 //! - **Durable**: what runs is found again after a restart of the agent, by listing.
 
+mod attach;
 mod container;
 mod error;
 mod event;
@@ -23,6 +24,7 @@ mod sandbox;
 mod security;
 mod stats;
 
+pub use attach::*;
 pub use container::*;
 pub use error::*;
 pub use event::*;
@@ -33,13 +35,27 @@ pub use sandbox::*;
 pub use security::*;
 pub use stats::*;
 
-/// A whole runtime. Implemented by everything that implements the six parts.
+/// A whole runtime. Implemented by everything that implements the eight parts.
 pub trait Runtime:
-    SandboxService + ContainerService + ImageService + EventService + ExecService + StatsService
+    SandboxService
+    + ContainerService
+    + ImageService
+    + EventService
+    + ExecService
+    + AttachService
+    + PortForwardService
+    + StatsService
 {
 }
 
 impl<T> Runtime for T where
-    T: SandboxService + ContainerService + ImageService + EventService + ExecService + StatsService
+    T: SandboxService
+        + ContainerService
+        + ImageService
+        + EventService
+        + ExecService
+        + AttachService
+        + PortForwardService
+        + StatsService
 {
 }

@@ -47,6 +47,10 @@ async fn talk(channel: &mut Channel, shared: &Shared) -> Result<(), ChannelError
             Request::Exec { uid, container, request } => {
                 return super::exec::serve(channel, &shared.kubelet, &uid, &container, &request).await;
             }
+            Request::Attach { uid, container, request } => {
+                return super::exec::attach(channel, &shared.kubelet, &uid, &container, request).await;
+            }
+            Request::Connect { uid, port } => return super::connect::serve(channel, &shared.kubelet, &uid, port).await,
             Request::Watch { uids } => return watch(channel, shared, uids).await,
             Request::Shutdown => {
                 channel.send(&Reply::Done).await?;
@@ -84,9 +88,11 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
                 Err(unknown) => Reply::UnknownPod(unknown.0),
             }
         }
-        Request::Watch { .. } | Request::Exec { .. } | Request::Shutdown => {
-            Reply::Error("not on a connection that watches".to_owned())
-        }
+        Request::Watch { .. }
+        | Request::Exec { .. }
+        | Request::Attach { .. }
+        | Request::Connect { .. }
+        | Request::Shutdown => Reply::Error("not on a connection that watches".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client whose connection carries a command's streams.
+//! A client whose connection carries the streams of a command, or of a container's own program.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use futures_util::future::OptionFuture;
 use futures_util::{AsyncReadExt, AsyncWriteExt};
 use minke_core::identity::PodUid;
-use minke_core::runtime::{ExecControl, ExecRequest, ExecSession, RuntimeError, error_chain};
+use minke_core::runtime::{AttachRequest, ExecControl, ExecRequest, ExecSession, RuntimeError, error_chain};
 use minke_kubelet::{ExecError, Kubelet};
 
 use crate::protocol::{Channel, ChannelError, Piece, PieceReader, PieceWriter, Reply, WINDOW};
@@ -25,8 +25,26 @@ pub(super) async fn serve(
     container: &str,
     request: &ExecRequest,
 ) -> Result<(), ChannelError> {
+    carry(channel, kubelet.exec(uid, container, request)).await
+}
+
+/// Joins a program and carries its streams until it has ended, or the client goes, which leaves it running.
+pub(super) async fn attach(
+    channel: &mut Channel,
+    kubelet: &Kubelet,
+    uid: &PodUid,
+    container: &str,
+    request: AttachRequest,
+) -> Result<(), ChannelError> {
+    carry(channel, kubelet.attach(uid, container, request)).await
+}
+
+async fn carry(
+    channel: &mut Channel,
+    start: impl Future<Output = Result<ExecSession, ExecError>>,
+) -> Result<(), ChannelError> {
     let started = tokio::select! {
-        started = kubelet.exec(uid, container, request) => started,
+        started = start => started,
         // A client that goes before its command runs wants none; one that talks out of turn is not one of ours.
         _ = channel.receive::<serde_json::Value>() => return Ok(()),
     };
@@ -66,11 +84,11 @@ pub(super) async fn serve(
     }
 }
 
-fn refusal(error: &ExecError) -> Reply {
+pub(super) fn refusal(error: &ExecError) -> Reply {
     let exit_code = match error {
         ExecError::Runtime(RuntimeError::NotExecutable { exit_code, .. }) => u8::try_from(*exit_code).ok(),
         ExecError::UnknownPod(uid) => return Reply::UnknownPod(uid.clone()),
-        ExecError::NotRunning(_) | ExecError::Runtime(_) => None,
+        ExecError::NotRunning(_) | ExecError::NoSandbox | ExecError::Runtime(_) => None,
     };
     let message = match error {
         ExecError::Runtime(RuntimeError::NotExecutable { message, .. }) => message.clone(),
@@ -82,6 +100,11 @@ fn refusal(error: &ExecError) -> Reply {
 async fn end(writer: &mut PieceWriter<'_>, control: &dyn ExecControl) -> Result<(), ChannelError> {
     let last = match control.wait().await {
         Ok(code) => Piece::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
+        // Over CRI this comes so late.
+        Err(RuntimeError::NotExecutable { exit_code, message, .. }) => {
+            writer.send(&Piece::Stderr(BytesMut::from(format!("{message}\n").as_bytes()))).await?;
+            Piece::Ended(u8::try_from(exit_code).unwrap_or(u8::MAX))
+        }
         Err(error) => Piece::Lost(error_chain(&error)),
     };
     writer.send(&last).await

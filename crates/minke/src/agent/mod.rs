@@ -9,12 +9,13 @@
 //! It ends without touching Pods: their shims go on, and the next agent adopts them. [`lock`] keeps it the only one
 //! of its state directory, [`companion`] is what goes on beside it in its process, [`mod@idle`] says when one that was
 //! started on demand has nothing left to do, [`end`] why it ends. [`connection`] serves one client, [`exec`] one whose
-//! connection carries a command's streams.
+//! connection carries a command's or program's streams, [`connect`] one whose carries a port's bytes.
 //!
 //! An instance that `minke down` has ended is begun again by an agent that somebody wants for itself, not by one that a
 //! command starts on its way.
 
 mod companion;
+mod connect;
 mod connection;
 mod core;
 mod end;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use minke_core::identity::PodUid;
-use minke_core::runtime::ExecRequest;
+use minke_core::runtime::{AttachRequest, ExecRequest};
 use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{NodeReport, PodReport, PodUse};
 use tokio::net::UnixStream;
@@ -194,12 +194,31 @@ impl Connection {
         container: &str,
         request: &ExecRequest,
     ) -> Result<Result<(), Refused>, RequestError> {
-        const WHAT: &str = "run a command";
         let request = Request::Exec { uid: uid.clone(), container: container.to_owned(), request: request.clone() };
-        match self.ask(WHAT, &request).await? {
+        self.begin("run a command", &request).await
+    }
+
+    /// Joins a program. The connection then carries its streams.
+    pub(crate) async fn attach(
+        &mut self,
+        uid: &PodUid,
+        container: &str,
+        request: AttachRequest,
+    ) -> Result<Result<(), Refused>, RequestError> {
+        let request = Request::Attach { uid: uid.clone(), container: container.to_owned(), request };
+        self.begin("join a container", &request).await
+    }
+
+    /// Connects to a port of a Pod. The connection then carries its bytes.
+    pub(crate) async fn connect_port(&mut self, uid: &PodUid, port: u16) -> Result<Result<(), Refused>, RequestError> {
+        self.begin("connect to a port", &Request::Connect { uid: uid.clone(), port }).await
+    }
+
+    async fn begin(&mut self, what: &'static str, request: &Request) -> Result<Result<(), Refused>, RequestError> {
+        match self.ask(what, request).await? {
             Reply::Done => Ok(Ok(())),
             Reply::ExecRefused { exit_code, message } => Ok(Err(Refused { exit_code, message })),
-            other => Err(RequestError::unexpected(WHAT, other)),
+            other => Err(RequestError::unexpected(what, other)),
         }
     }
 

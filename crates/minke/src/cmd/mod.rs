@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod api;
+pub(crate) mod attach;
 pub(crate) mod completion;
 pub(crate) mod doctor;
 pub(crate) mod down;
@@ -12,6 +13,7 @@ pub(crate) mod inspect;
 pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod node;
+pub(crate) mod port_forward;
 pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;

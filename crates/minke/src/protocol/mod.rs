@@ -14,7 +14,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodUid;
 use minke_core::objects::ObjectSet;
-use minke_core::runtime::ExecRequest;
+use minke_core::runtime::{AttachRequest, ExecRequest};
 use minke_kubelet::timeline::Timelines;
 use minke_kubelet::{Admission, NodeReport, PodReport, PodUse, Progress};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub(crate) use channel::{Channel, ChannelError};
 pub(crate) use pieces::{Piece, PieceReader, PieceWriter, WINDOW};
 
 /// Raised with every change that an older or newer peer would not understand.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// Which program speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +149,25 @@ pub(crate) enum Request {
         /// The command and its streams.
         request: ExecRequest,
     },
+    /// Join the program of a running container. Answered and carried as [`Request::Exec`]; closing the connection leaves
+    /// the program running.
+    Attach {
+        /// Which Pod.
+        uid: PodUid,
+        /// The container's name.
+        container: String,
+        /// The streams that are wanted.
+        request: AttachRequest,
+    },
+    /// Connect to a port on a Pod's own loopback. Answered by [`Reply::Done`] once it is connected; from then on the
+    /// connection carries its bytes: [`Piece::Stdin`] and [`Piece::StdinClosed`] to the port, [`Piece::Stdout`] from it,
+    /// then [`Piece::Ended`] or, if it broke, [`Piece::Lost`].
+    Connect {
+        /// Which Pod.
+        uid: PodUid,
+        /// The port.
+        port: u16,
+    },
     /// End the agent; Pods stay as they are. Answered by [`Reply::Done`] before it goes.
     Shutdown,
 }
@@ -180,7 +199,7 @@ pub(crate) enum Reply {
     Done,
     /// There is no such Pod.
     UnknownPod(PodUid),
-    /// The command of a [`Request::Exec`] was not started.
+    /// The command of a [`Request::Exec`] was not started, a program not joined, a port not reached.
     ExecRefused {
         /// What a shell would return, where the program is at fault.
         exit_code: Option<u8>,

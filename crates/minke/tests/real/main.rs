@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test program")]
 
 mod adoption;
+mod attach;
 mod chaos;
 mod commands;
 mod compat;

@@ -16,6 +16,7 @@
 mod claims;
 mod cni;
 mod config;
+mod dial;
 mod error;
 mod fault;
 mod host;
@@ -40,6 +41,7 @@ mod worker;
 
 pub use cni::CniError;
 pub use config::{AddressPool, CniConfig, NetworkConfig};
+pub(crate) use dial::dial;
 pub use error::NetworkError;
 pub use nat::NatError;
 pub use request::{AttachRequest, Attachment};

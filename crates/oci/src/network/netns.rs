@@ -39,6 +39,15 @@ impl Netns {
         Ok(Self { file, id, path: path.to_owned() })
     }
 
+    /// One that is open already.
+    pub(super) fn of(file: File) -> Result<Self, NetworkError> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let failed = |source| NetworkError::Namespace { action: "looking at", path: path.clone(), source };
+        let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
+        let id = NamespaceId { device: stat.st_dev, inode: stat.st_ino };
+        Ok(Self { file, id, path })
+    }
+
     /// The calling thread's.
     pub(super) fn current() -> Result<Self, NetworkError> {
         Self::open(Path::new("/proc/thread-self/ns/net"))

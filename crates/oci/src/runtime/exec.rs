@@ -7,6 +7,8 @@
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,8 +20,9 @@ use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, Recv
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::sync::watch;
 
+use super::embedded::Inner;
 use super::exec_streams::{Input, Output};
-use super::state::Life;
+use super::state::{Container, Life};
 use super::{EmbeddedRuntime, error};
 use crate::shim::protocol::{ExecCall, RefusalKind};
 use crate::shim::{ClientError, ExecConnection};
@@ -76,6 +79,33 @@ async fn kept(mut stream: std::pin::Pin<Box<dyn futures_util::AsyncRead + Send>>
     }
 }
 
+impl Inner {
+    /// A container that runs, and the socket of its shim.
+    pub(super) fn running(
+        &self,
+        operation: Operation,
+        id: &ContainerId,
+    ) -> Result<(Arc<Container>, PathBuf), RuntimeError> {
+        let container = self.container(id).ok_or_else(|| RuntimeError::NotFound {
+            operation,
+            what: "container",
+            id: id.0.clone(),
+        })?;
+        let not_running = |state: &str| {
+            let message = format!("container {id} is not running: it is in state {state}");
+            RuntimeError::Invalid { operation, message }
+        };
+        match &*container.life.borrow() {
+            Life::Running(_) => {}
+            Life::Creating | Life::Created => return Err(not_running("CONTAINER_CREATED")),
+            Life::Exited(_) => return Err(not_running("CONTAINER_EXITED")),
+        }
+        let sandbox = self.sandbox(&container.record.sandbox).filter(|s| s.client().is_some());
+        let sandbox = sandbox.ok_or_else(|| not_running("CONTAINER_EXITED"))?;
+        Ok((container, sandbox.dir.run().join("shim.sock")))
+    }
+}
+
 impl EmbeddedRuntime {
     async fn start_command(
         &self,
@@ -87,20 +117,7 @@ impl EmbeddedRuntime {
         if request.command.is_empty() {
             return Err(invalid("no command specified".to_owned()));
         }
-        let container = self.inner.container(id).ok_or_else(|| RuntimeError::NotFound {
-            operation,
-            what: "container",
-            id: id.0.clone(),
-        })?;
-        let not_running = |state: &str| invalid(format!("container {id} is not running: it is in state {state}"));
-        match &*container.life.borrow() {
-            Life::Running(_) => {}
-            Life::Creating | Life::Created => return Err(not_running("CONTAINER_CREATED")),
-            Life::Exited(_) => return Err(not_running("CONTAINER_EXITED")),
-        }
-        let sandbox = self.inner.sandbox(&container.record.sandbox).filter(|s| s.client().is_some());
-        let sandbox = sandbox.ok_or_else(|| not_running("CONTAINER_EXITED"))?;
-        let socket = sandbox.dir.run().join("shim.sock");
+        let (_, socket) = self.inner.running(operation, id)?;
         let call = ExecCall {
             container: id.clone(),
             command: request.command.clone(),
@@ -120,7 +137,8 @@ impl EmbeddedRuntime {
             )
             .map_err(failed("make a socket for the terminal"))?;
             let connection = ExecConnection::start(&socket, call, &[theirs.as_fd()]).await.map_err(refused)?;
-            let terminal = receive(&ours).map_err(failed("receive the terminal"))?;
+            let terminal = receive(&ours).and_then(|terminal| terminal.ok_or(rustix::io::Errno::BADF));
+            let terminal = terminal.map_err(failed("receive the terminal"))?;
             let stdin = if request.stdin { Some(Input::new(&terminal)) } else { None };
             (connection, stdin, Output::new(&terminal, end.clone()), None, Some(terminal))
         } else {
@@ -155,7 +173,7 @@ impl EmbeddedRuntime {
     }
 }
 
-fn refused(operation: Operation, error: ClientError) -> RuntimeError {
+pub(super) fn refused(operation: Operation, error: ClientError) -> RuntimeError {
     let ClientError::Refused(refusal) = error else { return error::shim(operation, error) };
     let exit_code = match refusal.kind {
         RefusalKind::NoProgram => 127,
@@ -170,17 +188,16 @@ fn refused(operation: Operation, error: ClientError) -> RuntimeError {
     RuntimeError::NotExecutable { operation, exit_code, message: refusal.message }
 }
 
-/// The terminal that the command sent before its program ran.
-fn receive(socket: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+/// The descriptor that was sent: the terminal of a command before its program runs, or nothing.
+pub(super) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let terminal = control.drain().find_map(|message| match message {
+    Ok(control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
-    });
-    terminal.ok_or(rustix::io::Errno::BADF)
+    }))
 }
 
 /// A command's end and its terminal.

@@ -10,6 +10,7 @@
 //! Every call that changes something runs in a task of its own to its end, whether or not its caller still waits.
 //! One call at a time changes one sandbox or one container; what a container does is told by a watch channel.
 
+mod attach;
 mod config;
 mod containers;
 mod destroy;

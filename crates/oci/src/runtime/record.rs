@@ -41,6 +41,15 @@ pub(super) struct ContainerRecord {
     pub(super) log_path: PathBuf,
     /// Signal number of a polite stop.
     pub(super) stop_signal: i32,
+    /// It has a standard input that is open.
+    #[serde(default)]
+    pub(super) stdin: bool,
+    /// Until the first who joins it has no more.
+    #[serde(default)]
+    pub(super) stdin_once: bool,
+    /// It has a terminal.
+    #[serde(default)]
+    pub(super) tty: bool,
 }
 
 impl ContainerRecord {
@@ -64,6 +73,9 @@ impl ContainerRecord {
             annotations: config.annotations.clone(),
             log_path: sandbox.config.log_directory.join(&config.log_path),
             stop_signal,
+            stdin: config.stdin,
+            stdin_once: config.stdin_once,
+            tty: config.tty,
         }
     }
 }

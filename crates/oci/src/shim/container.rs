@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use minke_core::runtime::{ContainerId, Exit, ExitCode};
 use rustix::process::{Pid, WaitStatus};
 
+use super::attach::Sink;
 use super::exit::write_json;
 use super::protocol::{ExitRecord, ShimContainer, ShimState};
 use crate::create::Process;
@@ -78,12 +79,13 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) fd: OwnedFd,
+    pub(super) stream: Stream,
     splitter: Splitter,
 }
 
 impl Output {
     pub(super) fn new(fd: OwnedFd, stream: Stream) -> Self {
-        Self { fd, splitter: Splitter::new(stream) }
+        Self { fd, stream, splitter: Splitter::new(stream) }
     }
 }
 
@@ -101,10 +103,14 @@ pub(super) struct Container {
     pub(super) cgroup: String,
     pub(super) log: Writer,
     pub(super) outputs: Vec<Output>,
+    /// Those who joined it.
+    pub(super) sinks: Vec<Sink>,
     /// Takes init's report of a failed start.
     pub(super) report: Option<Inbox>,
     /// The writing end of its standard input, held open where it wants one.
     pub(super) stdin: Option<OwnedFd>,
+    /// Whether it has a terminal.
+    pub(super) tty: bool,
     /// Where libcontainer sends the terminal.
     pub(super) console: Option<UnixListener>,
 }
@@ -136,6 +142,8 @@ impl Container {
             Ok(n) if n > 0 => {
                 let count = output.splitter.push(&buffer[..n], now, &mut records);
                 self.log.write(&records, count, now);
+                let stream = output.stream;
+                self.tee(stream, &buffer[..n]);
                 true
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 use super::client::ClientError;
-use super::protocol::{Call, ExecCall, Message, Reply, Request, decode, encode};
+use super::protocol::{AttachCall, Call, ExecCall, Message, Reply, Request, decode, encode};
 
 /// The descriptors that a command gets: a socket for its terminal, or its output, error and input.
 pub(crate) type ExecStreams<'a> = &'a [BorrowedFd<'a>];
@@ -25,17 +25,51 @@ pub(crate) struct ExecConnection {
 impl ExecConnection {
     /// Starts a command; returns when its program runs. Dropped while it waits, the command is killed.
     pub(crate) async fn start(socket: &Path, call: ExecCall, streams: ExecStreams<'_>) -> Result<Self, ClientError> {
-        let frame = encode(&Call { number: 0, request: Request::Exec(Box::new(call)) }).map_err(ClientError::Frame)?;
+        let mut connection = Self::open(socket, Request::Exec(Box::new(call)), streams).await?;
+        match connection.answer().await? {
+            Reply::ExecStarted => Ok(connection),
+            _ => Err(ClientError::Gone(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Connects and asks, with descriptors.
+    async fn open(socket: &Path, request: Request, streams: ExecStreams<'_>) -> Result<Self, ClientError> {
+        let frame = encode(&Call { number: 0, request }).map_err(ClientError::Frame)?;
         let stream = super::connect(socket).and_then(|s| s.set_nonblocking(true).map(|()| s));
         let mut stream = stream.and_then(UnixStream::from_std).map_err(ClientError::Gone)?;
         let sent = stream.async_io(Interest::WRITABLE, || send(&stream, &frame, streams)).await;
         let sent = sent.map_err(ClientError::Gone)?;
         stream.write_all(&frame[sent..]).await.map_err(ClientError::Gone)?;
-        let mut connection = Self { stream, buffer: Vec::new() };
+        Ok(Self { stream, buffer: Vec::new() })
+    }
+
+    /// Joins a running container: the descriptors are the socket that takes its input, and where its output goes. The
+    /// connection is the visit's life.
+    pub(crate) async fn attach(socket: &Path, call: AttachCall, streams: ExecStreams<'_>) -> Result<Self, ClientError> {
+        let mut connection = Self::open(socket, Request::Attach(call), streams).await?;
         match connection.answer().await? {
-            Reply::ExecStarted => Ok(connection),
+            Reply::Done => Ok(connection),
             _ => Err(ClientError::Gone(io::ErrorKind::InvalidData.into())),
         }
+    }
+
+    /// Asks for the Pod's network namespace, which is sent to this socket.
+    pub(crate) async fn network(socket: &Path, streams: ExecStreams<'_>) -> Result<(), ClientError> {
+        match Self::open(socket, Request::Network, streams).await?.answer().await? {
+            Reply::Done => Ok(()),
+            _ => Err(ClientError::Gone(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Tells that no more input comes.
+    pub(crate) async fn end_input(&mut self) -> Result<(), ClientError> {
+        let frame = encode(&Call { number: 1, request: Request::EndInput }).map_err(ClientError::Frame)?;
+        self.stream.write_all(&frame).await.map_err(ClientError::Gone)
+    }
+
+    /// Waits until the shim is gone. Cancel-safe.
+    pub(crate) async fn gone(&mut self) {
+        while self.answer().await.is_ok() {}
     }
 
     /// Waits for its end.

@@ -22,6 +22,7 @@ impl Server {
         if self.containers.contains_key(&id) {
             return Err(Refusal::new(RefusalKind::Exists, format!("container {id} exists already")));
         }
+        let tty = request.config.tty;
         let io = |what: &str| {
             let what = what.to_owned();
             move |e: io::Error| Refusal::new(RefusalKind::Failed, format!("can't {what}: {e}"))
@@ -83,8 +84,10 @@ impl Server {
             cgroup,
             log,
             outputs,
+            sinks: Vec::new(),
             report: Some(Inbox::new(report_read)),
             stdin,
+            tty,
             console,
         };
         self.containers.insert(id, container);
@@ -233,6 +236,7 @@ impl Server {
         }
         let _ = std::fs::remove_dir_all(&container.bundle);
         container.stdin = None;
+        container.dismiss();
         container.report = None;
         container.process = None;
         container.phase = Phase::Ended(record.clone());

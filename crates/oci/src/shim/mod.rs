@@ -10,6 +10,7 @@
 //!   └───── exec_client ◄─── a connection for each command ───────────────── exec ─fork─► create::join
 //! ```
 
+mod attach;
 mod binary;
 mod client;
 mod config;

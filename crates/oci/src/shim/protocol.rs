@@ -47,6 +47,14 @@ pub(crate) enum Request {
     /// standard output, standard error and maybe standard input. It is answered twice, when the program runs and when
     /// it has ended; the end of the connection kills it.
     Exec(Box<ExecCall>),
+    /// Join a running container. With the frame come descriptors: a socket that takes where its input goes, if it has one
+    /// (its terminal, if it has that), then where output and, without a terminal, errors go. The end of the connection
+    /// ends it.
+    Attach(AttachCall),
+    /// Whoever joined on this connection has no more input: with `stdinOnce` the container's is over.
+    EndInput,
+    /// The Pod's network namespace, sent as a descriptor to the socket that comes with the frame.
+    Network,
     /// Forget a container that has ended and remove its cgroup.
     Delete(ContainerId),
     /// Open its log file anew.
@@ -70,6 +78,17 @@ pub(crate) struct ExecCall {
     pub(crate) stdin: bool,
     /// A terminal of this size.
     pub(crate) tty: Option<TerminalSize>,
+}
+
+/// A container to join.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AttachCall {
+    /// Which.
+    pub(crate) container: ContainerId,
+    /// Its input, too.
+    pub(crate) stdin: bool,
+    /// When this one's input is over, so is the container's.
+    pub(crate) once: bool,
 }
 
 /// What a shim sends.

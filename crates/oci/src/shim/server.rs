@@ -28,6 +28,8 @@ enum Source {
     Result(ContainerId),
     Report(ContainerId),
     Command(u64),
+    /// Where somebody joined a container.
+    Sink(ContainerId, usize),
     /// No descriptor: nothing happened for as long as was waited.
     Pause,
 }
@@ -78,6 +80,7 @@ impl Server {
                 self.handle(source);
             }
             self.kill_abandoned();
+            self.leave_abandoned();
             if let Some(caller) = self.ending {
                 self.answer(caller, Ok(Reply::Done));
                 return ExitCode::SUCCESS;
@@ -94,7 +97,11 @@ impl Server {
             fds.push((peer.as_fd(), peer.interest()));
         }
         for (id, container) in &self.containers {
-            for (at, output) in container.outputs.iter().enumerate() {
+            for (at, sink) in container.sinks.iter().enumerate() {
+                sources.push(Source::Sink(id.clone(), at));
+                fds.push((sink.as_fd(), sink.interest()));
+            }
+            for (at, output) in container.outputs.iter().enumerate().filter(|(_, o)| !container.is_behind(o)) {
                 sources.push(Source::Output(id.clone(), at));
                 fds.push((output.fd.as_fd(), PollFlags::IN));
             }
@@ -150,6 +157,11 @@ impl Server {
             }
             Source::Result(id) => self.helper_said(&id),
             Source::Command(number) => self.command_reported(number),
+            Source::Sink(id, at) => {
+                if let Some(container) = self.containers.get_mut(&id) {
+                    container.flush(at);
+                }
+            }
             Source::Pause => self.bury_remnants(),
             Source::Report(id) => {
                 let container = self.containers.get_mut(&id);
@@ -210,6 +222,18 @@ impl Server {
             Request::Exec(call) => {
                 let files = self.peers.get_mut(&caller.client).map(Peer::take_files).unwrap_or_default();
                 self.exec(caller, &call, files).err().map(Err)
+            }
+            Request::Attach(call) => {
+                let files = self.peers.get_mut(&caller.client).map(Peer::take_files).unwrap_or_default();
+                Some(self.attach(caller, &call, files).map(|()| Reply::Done))
+            }
+            Request::Network => {
+                let files = self.peers.get_mut(&caller.client).map(Peer::take_files).unwrap_or_default();
+                Some(self.network(&files).map(|()| Reply::Done))
+            }
+            Request::EndInput => {
+                self.end_input(caller.client);
+                Some(Ok(Reply::Done))
             }
             Request::Kill { id, signal, all } => {
                 let Some(container) = self.containers.get(&id) else { return Some(Err(unknown(&id))) };

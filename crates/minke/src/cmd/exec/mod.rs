@@ -3,7 +3,7 @@
 //! The command lives as long as the connection: however this process ends, the agent ends the command. [`terminal`]
 //! sees to it that the user's terminal is as it was.
 
-mod terminal;
+pub(super) mod terminal;
 
 use std::io::{IsTerminal, Write};
 
@@ -12,6 +12,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodKey;
 use minke_core::runtime::{ExecRequest, TerminalSize, error_chain};
+use minke_kubelet::PodReport;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -54,18 +55,8 @@ pub(crate) struct ExecArgs {
 
 /// Runs the command and ends with its exit code.
 pub(crate) async fn run(args: &ExecArgs, client: &Client) -> Outcome {
-    let reports = super::reports(client).await?;
-    let keys = super::keys(&reports);
-    let key = crate::select::select(&args.pod, &keys)?.clone();
-    let Some(report) = reports.iter().find(|r| r.pod.metadata.uid.as_deref() == Some(key.uid.as_str())) else {
-        return Err(Failure::system(format!("the agent lost pod {key} just now")));
-    };
-    if is_over(report) {
-        let phase = report.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Unknown");
-        let text = format!("cannot exec into a container in a completed pod; current phase is {phase}");
-        return Err(Failure::system(text));
-    }
-    let container = container(args, &key, &report.pod)?;
+    let (key, report) = target(&args.pod, client, "exec into a container in").await?;
+    let container = container(args.container.as_deref(), args.quiet, &key, &report.pod)?;
     let size = if args.tty { terminal::size() } else { None };
     if args.tty && size.is_none() {
         eprintln!("Unable to use a TTY - input is not a terminal or the right kind of file");
@@ -102,24 +93,40 @@ pub(crate) async fn run(args: &ExecArgs, client: &Client) -> Outcome {
     Ok(if code == 0 { Exit::Reached } else { Exit::Container(code) })
 }
 
+/// The Pod that is meant, which must not be over for what is to be done to it.
+pub(super) async fn target(wanted: &str, client: &Client, what: &str) -> Result<(PodKey, PodReport), Failure> {
+    let reports = super::reports(client).await?;
+    let keys = super::keys(&reports);
+    let key = crate::select::select(wanted, &keys)?.clone();
+    let Some(report) = reports.into_iter().find(|r| r.pod.metadata.uid.as_deref() == Some(key.uid.as_str())) else {
+        return Err(Failure::system(format!("the agent lost pod {key} just now")));
+    };
+    if is_over(&report) {
+        let phase = report.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Unknown");
+        return Err(Failure::system(format!("cannot {what} a completed pod; current phase is {phase}")));
+    }
+    Ok((key, report))
+}
+
 /// The container that is meant.
-fn container(args: &ExecArgs, key: &PodKey, pod: &Pod) -> Result<String, Failure> {
+pub(super) fn container(wanted: Option<&str>, quiet: bool, key: &PodKey, pod: &Pod) -> Result<String, Failure> {
     let spec = pod.spec.as_ref();
     let main: Vec<&str> = spec.into_iter().flat_map(|s| &s.containers).map(|c| c.name.as_str()).collect();
     let init = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten()).map(|c| c.name.as_str());
-    let all: Vec<&str> = main.iter().copied().chain(init).collect();
+    let ephemeral = spec.into_iter().flat_map(|s| s.ephemeral_containers.iter().flatten()).map(|c| c.name.as_str());
+    let all: Vec<&str> = main.iter().copied().chain(init).chain(ephemeral).collect();
     let annotated = pod.metadata.annotations.as_ref().and_then(|a| a.get(DEFAULT_CONTAINER)).map(String::as_str);
     let unknown = |name: &str| {
         Failure::usage(format!("container {name} is not valid for pod {}", key.full_name()))
             .hint(format!("it has {}", all.join(", ")))
     };
-    match (&args.container, annotated.filter(|name| all.contains(name))) {
-        (Some(name), _) if all.contains(&name.as_str()) => Ok(name.clone()),
+    match (wanted, annotated.filter(|name| all.contains(name))) {
+        (Some(name), _) if all.contains(&name) => Ok(name.to_owned()),
         (Some(name), _) => Err(unknown(name)),
         (None, Some(name)) => Ok(name.to_owned()),
         (None, None) => {
             let first = main.first().ok_or_else(|| unknown(""))?;
-            if all.len() > 1 && !args.quiet {
+            if all.len() > 1 && !quiet {
                 eprintln!("Defaulted container {first:?} out of: {}", all.join(", "));
             }
             Ok((*first).to_owned())
@@ -128,7 +135,7 @@ fn container(args: &ExecArgs, key: &PodKey, pod: &Pod) -> Result<String, Failure
 }
 
 /// How it ended.
-enum End {
+pub(super) enum End {
     /// With this code.
     Code(u8),
     /// This process got a signal, or its reader went.
@@ -136,7 +143,7 @@ enum End {
 }
 
 /// Carries the streams until the command has ended or this process is told to.
-async fn carry(connection: &mut Connection, stdin: bool, tty: Option<TerminalSize>) -> Result<End, Failure> {
+pub(super) async fn carry(connection: &mut Connection, stdin: bool, tty: Option<TerminalSize>) -> Result<End, Failure> {
     let watch = |kind| signal(kind).map_err(|e| Failure::system(format!("can't watch for signals: {e}")));
     let mut resized = watch(SignalKind::window_change())?;
     let (mut hangup, mut terminate) = (watch(SignalKind::hangup())?, watch(SignalKind::terminate())?);

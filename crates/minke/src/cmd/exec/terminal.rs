@@ -10,7 +10,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// The size of the terminal on standard input; `None` without one.
-pub(super) fn size() -> Option<TerminalSize> {
+pub(in crate::cmd) fn size() -> Option<TerminalSize> {
     let stdin = rustix::stdio::stdin();
     if !isatty(stdin) {
         return None;
@@ -24,10 +24,10 @@ pub(super) fn size() -> Option<TerminalSize> {
 /// The terminal passes every key on. Dropping it makes it as it was; so does a panic, also one that ends the process
 /// at once.
 #[derive(Debug)]
-pub(super) struct Raw(());
+pub(in crate::cmd) struct Raw(());
 
 impl Raw {
-    pub(super) fn enter() -> io::Result<Self> {
+    pub(in crate::cmd) fn enter() -> io::Result<Self> {
         let stdin = rustix::stdio::stdin();
         let before = tcgetattr(stdin)?;
         let mut raw = before.clone();

@@ -17,15 +17,7 @@ fn pod(containers: &[&str], init: &[&str], default: Option<&str>) -> Pod {
 }
 
 fn chosen(wanted: Option<&str>, pod: &Pod) -> Result<String, Failure> {
-    let args = ExecArgs {
-        pod: "web".into(),
-        container: wanted.map(Into::into),
-        stdin: false,
-        tty: false,
-        quiet: true,
-        command: vec!["true".into()],
-    };
-    container(&args, &PodKey::new("default", "web", PodUid::new("u").unwrap()), pod)
+    container(wanted, true, &PodKey::new("default", "web", PodUid::new("u").unwrap()), pod)
 }
 
 #[test]
