@@ -271,7 +271,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new(
         "a_terminal_can_be_joined_and_resized",
         |s| Box::pin(attach::terminal(s)),
-        &["size 17 91", "size 30 100", "errors apart: false"],
+        &["size 17 91", "size 30 100", "who only watches leaves it so", "errors apart: false"],
     )
     .of_programs(),
     Scenario::new(

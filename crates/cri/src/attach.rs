@@ -20,11 +20,11 @@ const CONNECT: &str = "connect";
 #[async_trait]
 impl AttachService for CriRuntime {
     async fn attach(&self, id: &ContainerId, request: AttachRequest) -> Result<ExecSession, RuntimeError> {
-        let tty = request.tty.is_some();
-        let streams = ExecStreams { stdin: request.stdin, stdout: true, stderr: !tty, tty };
+        let AttachRequest { stdin, tty, size } = request;
+        let streams = ExecStreams { stdin, stdout: true, stderr: !tty, tty };
         let ask = api::AttachRequest {
             container_id: id.0.clone(),
-            stdin: streams.stdin,
+            stdin,
             tty,
             stdout: streams.stdout,
             stderr: streams.stderr,
@@ -39,7 +39,7 @@ impl AttachService for CriRuntime {
             }
             Err(error) => return Err(error.into_runtime(ATTACH, Subject::Container(&id.0))),
         };
-        exec(&url, streams, request.tty).await.map_err(|e| RuntimeError::failed(ATTACH, e))
+        exec(&url, streams, size).await.map_err(|e| RuntimeError::failed(ATTACH, e))
     }
 }
 

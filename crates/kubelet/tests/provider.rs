@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::AsyncReadExt;
+use futures_util::{AsyncReadExt, AsyncWriteExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use minke_core::fake::Life;
 use minke_core::identity::PodKey;
 use minke_core::objects::ObjectSet;
 use minke_core::provider::conformance::{Harness, check};
 use minke_core::provider::{
-    DesiredPod, LogOptions, LogStreams, NodeShutdown, NodeSource, Provider, ProviderError, Readiness, Since, StatusSink,
+    AttachRequest, DesiredPod, LogOptions, LogStreams, NodeShutdown, NodeSource, Provider, ProviderError, Readiness,
+    Since, StatusSink,
 };
+use minke_core::runtime::TerminalSize;
 use minke_kubelet::admission::{Pressure, Rejection, Verdict};
 use minke_kubelet::provider::{KubeletProvider, MachineFacts};
 use minke_kubelet::{Admit, Kubelet, KubeletConfig, PodStage, Ports};
@@ -278,6 +280,39 @@ async fn the_machine_is_described() {
     assert_eq!(described.addresses, ["192.0.2.9".parse::<std::net::IpAddr>().unwrap()]);
     assert_eq!(described.info.container_runtime_version, "minke://1");
     assert!(described.images.iter().any(|i| i.names.iter().flatten().any(|n| n.contains("image"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_are_joined_and_ports_reached_as_their_pod_has_them() {
+    let bed = Bed::new();
+    let provider = provider(&bed).await;
+    let desired = pod("a", json!({"restartPolicy": "Never", "containers": [{"name": "main", "stdin": true}]}));
+    provider.create(&desired).await.unwrap();
+    until_phase(provider.kubelet(), &uid("a"), "Running").await;
+    let (programs, ports) = (provider.extras().attach.unwrap(), provider.extras().port_forward.unwrap());
+    let size = Some(TerminalSize { width: 100, height: 30 });
+    let request = AttachRequest { stdin: true, tty: true, size };
+    let session = programs.attach(&key(&desired), "main", request).await.unwrap();
+    let had = (session.stdin.is_some(), session.stderr.is_some());
+    assert_eq!(had, (true, true), "its spec has input and no terminal");
+    let mut port = ports.connect(&key(&desired), 80).await.unwrap();
+    let mut back = [0; 4];
+    port.write_all(b"here").await.unwrap();
+    port.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"here");
+
+    assert!(programs.attach(&key(&desired), "other", request).await.err().unwrap().is_not_found());
+    let stranger = PodKey { name: "b".into(), ..key(&desired) };
+    assert!(programs.attach(&stranger, "main", request).await.err().unwrap().is_not_found());
+    assert!(ports.connect(&stranger, 80).await.err().unwrap().is_not_found());
+
+    let ended = session.control.wait();
+    provider.end(&key(&desired), Duration::ZERO).await.unwrap();
+    assert_eq!(ended.await.unwrap(), 0, "the end of the program is the session's");
+    until_stage(provider.kubelet(), &uid("a"), PodStage::Finished).await;
+    assert!(programs.attach(&key(&desired), "main", request).await.err().unwrap().is_not_found());
+    let gone = ports.connect(&key(&desired), 80).await.err().unwrap();
+    assert!(matches!(gone, ProviderError::Invalid { .. }), "{gone}");
 }
 
 /// A kubelet whose logs are in a directory of the test.

@@ -9,11 +9,13 @@ pub mod image;
 mod layout;
 mod log;
 pub mod network;
+mod open_files;
 mod runtime;
 mod seccomp;
 mod shim;
 pub mod snapshot;
 
+pub use open_files::raise_open_files;
 pub use runtime::{EmbeddedConfig, EmbeddedRuntime, OpenError, images_in_use};
 
 /// Becomes a shim when this process was started as one, and returns its exit code when it is done; `None` in any

@@ -31,25 +31,19 @@ impl Default for Limits {
 pub struct Failure {
     /// In words. No secrets.
     pub message: String,
-    /// What a shell would return, where the program could not be executed.
-    pub exit_code: Option<i32>,
 }
 
 impl Failure {
     /// In words alone.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit_code: None }
+        Self { message: message.into() }
     }
 }
 
 impl From<&RuntimeError> for Failure {
     fn from(error: &RuntimeError) -> Self {
-        let exit_code = match error {
-            RuntimeError::NotExecutable { exit_code, .. } => Some(*exit_code),
-            _ => None,
-        };
-        Self { message: error_chain(error), exit_code }
+        Self::new(error_chain(error))
     }
 }
 

@@ -37,15 +37,14 @@ async fn say(session: &mut ExecSession, line: &[u8]) -> Result<(), Broken> {
 
 pub(crate) async fn joining(s: &Stage) -> Result<(), Broken> {
     let pod = s.sandbox().await?;
-    let program = Program::Shell("echo up; while read line; do echo got $line; done; echo err >&2; exit 5");
+    // Its input has no end, so it is told when to end. Not at once: containerd may lose what is written just before.
+    let script =
+        "echo up; while read line; do [ $line = over ] && break; echo got $line; done; echo err >&2; read line; exit 5";
+    let program = Program::Shell(script);
     let mut config = s.container_config("app", program);
-    (config.stdin, config.stdin_once) = (true, false);
-    // Its input has no end, so the program's is made here.
-    config.args = vec![
-        "echo up; while read line; do [ $line = over ] && break; echo got $line; done; echo err >&2; exit 5".to_owned(),
-    ];
+    config.stdin = true;
     let id = s.start_config(&pod, &config, program).await?;
-    let request = AttachRequest { stdin: true, tty: None };
+    let request = AttachRequest { stdin: true, tty: false, size: None };
 
     let mut first = s.runtime().attach(&id, request).await?;
     say(&mut first, b"one\n").await?;
@@ -62,6 +61,7 @@ pub(crate) async fn joining(s: &Stage) -> Result<(), Broken> {
     let mut stderr = second.stderr.take().ok_or_else(|| Broken("there are no errors".to_owned()))?;
     until(&mut stderr, "err\n").await?;
     s.say("error: err");
+    say(&mut second, b"now\n").await?;
     s.say(format!("the end: {}", second.control.wait().await?));
     s.ended(&id).await?;
     s.say(format!("then the container is {}", s.state(&id).await?));
@@ -75,28 +75,35 @@ pub(crate) async fn terminal(s: &Stage) -> Result<(), Broken> {
     (config.stdin, config.tty) = (true, true);
     let id = s.create(&pod, &config).await?;
     s.runtime().start_container(&id).await?;
-    let tty = Some(TerminalSize { width: 91, height: 17 });
-    let mut session = s.runtime().attach(&id, AttachRequest { stdin: true, tty }).await?;
-    // A size takes effect when it does; the program is asked until it has.
-    for (width, height, text) in [(91, 17, "size 17 91"), (100, 30, "size 30 100")] {
-        session.control.resize(TerminalSize { width, height }).await?;
-        let mut stdout = std::mem::replace(&mut session.stdout, Box::pin(futures_util::io::empty()));
-        let asking = async {
-            loop {
-                say(&mut session, b"\n").await?;
-                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            }
-        };
-        let seen = tokio::select! {
-            seen = until(&mut stdout, text) => seen,
-            failed = asking => failed,
-        };
-        seen?;
-        session.stdout = stdout;
-        s.say(text);
-    }
+    let size = Some(TerminalSize { width: 91, height: 17 });
+    let mut session = s.runtime().attach(&id, AttachRequest { stdin: true, tty: true, size }).await?;
+    asked(&mut session, "size 17 91").await?;
+    s.say("size 17 91");
+    session.control.resize(TerminalSize { width: 100, height: 30 }).await?;
+    asked(&mut session, "size 30 100").await?;
+    s.say("size 30 100");
+    let mut watches = s.runtime().attach(&id, AttachRequest { stdin: true, tty: true, size: None }).await?;
+    asked(&mut watches, "size 30 100").await?;
+    s.say("who only watches leaves it so");
     s.say(format!("errors apart: {}", session.stderr.is_some()));
     Ok(())
+}
+
+/// A size takes effect when it does; the program is asked until it has.
+async fn asked(session: &mut ExecSession, wanted: &str) -> Result<(), Broken> {
+    let mut stdout = std::mem::replace(&mut session.stdout, Box::pin(futures_util::io::empty()));
+    let asking = async {
+        loop {
+            say(session, b"\n").await?;
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    };
+    let seen = tokio::select! {
+        seen = until(&mut stdout, wanted) => seen,
+        failed = asking => failed,
+    };
+    session.stdout = stdout;
+    seen
 }
 
 pub(crate) async fn where_nothing_runs(s: &Stage) -> Result<(), Broken> {

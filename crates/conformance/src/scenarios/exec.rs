@@ -79,7 +79,10 @@ pub(crate) async fn streams(s: &Stage) -> Result<(), Broken> {
     }
     s.say(format!("{} {out:?} {err:?}", session.control.wait().await?));
 
-    let command = ["/bin/sh", "-c", "test -t 0 && test -t 1 && stty size; exit 4"].map(str::to_owned).to_vec();
+    // Over CRI a terminal has its first size a moment after the program runs.
+    let script = "n=0; test -t 0 && test -t 1 && until stty size 2>/dev/null | grep 91 || [ $((n += 1)) = 200 ]; do \
+                  sleep 0.1; done; exit 4";
+    let command = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     let tty = Some(TerminalSize { width: 91, height: 17 });
     let mut session = s.runtime().exec(&id, &ExecRequest { command, stdin: true, tty }).await?;
     let mut out = String::new();

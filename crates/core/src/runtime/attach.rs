@@ -13,8 +13,10 @@ use super::{ContainerId, ExecSession, RuntimeError, SandboxId, TerminalSize};
 pub struct AttachRequest {
     /// Its standard input as well.
     pub stdin: bool,
-    /// It has a terminal, which is this large.
-    pub tty: Option<TerminalSize>,
+    /// It has a terminal.
+    pub tty: bool,
+    /// Its terminal becomes this large first; `None`: it stays as it is, for those who only watch.
+    pub size: Option<TerminalSize>,
 }
 
 /// The streams of containers' own programs.
@@ -24,9 +26,8 @@ pub trait AttachService: Send + Sync + 'static {
     /// that was asked for and the container has one (`stdin`). Many may join one program. Whoever joins and does not read
     /// holds the program up once the buffers between are full.
     ///
-    /// Whether the program has a terminal is the container's: with one there is no standard error, and `tty` has to give
-    /// its size; without one, `tty` has to be `None`. The end of input reaches the program only in a container with
-    /// `stdinOnce`.
+    /// Whether the program has a terminal is the container's, and `tty` has to say the same; with one there is no standard
+    /// error. The end of input reaches the program only in a container with `stdinOnce`.
     ///
     /// The session ends with the program, and its `wait` then returns 0: the container's status has the exit code.
     /// Dropping the call or the session leaves the program running. [`RuntimeError::NotFound`] without the container,

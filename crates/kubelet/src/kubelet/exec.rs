@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{
     AttachRequest, ContainerId, ContainerPhase, Duplex, ExecRequest, ExecSession, ListFilter, RuntimeError,
-    SandboxState, TerminalSize,
+    SandboxState,
 };
 
 use super::Kubelet;
@@ -55,8 +55,7 @@ impl Kubelet {
     ) -> Result<ExecSession, ExecError> {
         let id = self.running(uid, container).await?;
         let (stdin, tty) = self.report(uid).map(|report| streams_of(&report.pod, container)).unwrap_or_default();
-        let size = request.tty.unwrap_or(TerminalSize { width: 80, height: 24 });
-        let request = AttachRequest { stdin: request.stdin && stdin, tty: tty.then_some(size) };
+        let request = AttachRequest { stdin: request.stdin && stdin, tty, size: request.size.filter(|_| tty) };
         let session = self.shared.workers.sync.runtime.attach(&id, request);
         Ok(bounded("attach", CALL_TIMEOUT, session).await?)
     }

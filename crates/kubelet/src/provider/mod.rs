@@ -190,10 +190,10 @@ impl Provider for KubeletProvider {
         Extras {
             logs: Some(self),
             exec: Some(self),
+            attach: Some(self),
+            port_forward: Some(self),
             stats: Some(self),
             shutdown: Some(self),
-            attach: None,
-            port_forward: None,
         }
     }
 }

@@ -1,26 +1,62 @@
-//! Commands in containers, and what Pods use.
+//! Commands in containers, joining their programs, connections to ports, and what Pods use.
+
+use std::pin::Pin;
 
 use async_trait::async_trait;
 use minke_core::identity::PodKey;
-use minke_core::provider::{Execs, PodStats, ProviderError, StatsSource};
+use minke_core::provider::{
+    AttachRequest, Attaches, Duplex, Execs, PodStats, PortForwards, ProviderError, StatsSource,
+};
 use minke_core::runtime::{ExecRequest, ExecSession};
 
 use super::KubeletProvider;
 use crate::ExecError;
 
+impl KubeletProvider {
+    /// A uid alone could be another Pod's.
+    fn has(&self, operation: &'static str, key: &PodKey) -> Result<(), ProviderError> {
+        if self.any(key).is_some() { Ok(()) } else { Err(ProviderError::no_pod(operation, key.to_string())) }
+    }
+}
+
+fn refused(operation: &'static str, key: &PodKey, error: ExecError) -> ProviderError {
+    match error {
+        ExecError::UnknownPod(_) => ProviderError::no_pod(operation, key.to_string()),
+        ExecError::NotRunning(name) => ProviderError::NotFound { operation, what: "container", name },
+        ExecError::NoSandbox => ProviderError::Invalid { operation, message: error.to_string() },
+        ExecError::Runtime(error) => ProviderError::failed(operation, error),
+    }
+}
+
 #[async_trait]
 impl Execs for KubeletProvider {
     async fn exec(&self, key: &PodKey, container: &str, request: &ExecRequest) -> Result<ExecSession, ProviderError> {
         const OPERATION: &str = "exec";
-        if self.any(key).is_none() {
-            return Err(ProviderError::no_pod(OPERATION, key.to_string()));
-        }
-        self.kubelet.exec(&key.uid, container, request).await.map_err(|error| match error {
-            ExecError::UnknownPod(_) => ProviderError::no_pod(OPERATION, key.to_string()),
-            ExecError::NotRunning(name) => ProviderError::NotFound { operation: OPERATION, what: "container", name },
-            // Kept as it is: who serves the command tells its exit code from it.
-            ExecError::Runtime(error) => ProviderError::failed(OPERATION, error),
-        })
+        self.has(OPERATION, key)?;
+        self.kubelet.exec(&key.uid, container, request).await.map_err(|error| refused(OPERATION, key, error))
+    }
+}
+
+#[async_trait]
+impl Attaches for KubeletProvider {
+    async fn attach(
+        &self,
+        key: &PodKey,
+        container: &str,
+        request: AttachRequest,
+    ) -> Result<ExecSession, ProviderError> {
+        const OPERATION: &str = "attach";
+        self.has(OPERATION, key)?;
+        self.kubelet.attach(&key.uid, container, request).await.map_err(|error| refused(OPERATION, key, error))
+    }
+}
+
+#[async_trait]
+impl PortForwards for KubeletProvider {
+    async fn connect(&self, key: &PodKey, port: u16) -> Result<Pin<Box<dyn Duplex>>, ProviderError> {
+        const OPERATION: &str = "port-forward";
+        self.has(OPERATION, key)?;
+        self.kubelet.connect(&key.uid, port).await.map_err(|error| refused(OPERATION, key, error))
     }
 }
 

@@ -58,6 +58,8 @@ impl PodHost for PlainHost {
         let config = container_config(&container.name, attempt, image.id.clone());
         Ok(ContainerConfig {
             image_name: container.image.clone().unwrap_or_default(),
+            stdin: container.stdin.unwrap_or(false),
+            tty: container.tty.unwrap_or(false),
             annotations: BTreeMap::from([(labels::HASH.to_owned(), container_hash(container))]),
             ..config
         })

@@ -130,6 +130,8 @@ pub(crate) async fn run(
     ready: &mut Readiness,
     companion: &mut dyn Companion,
 ) -> Result<(), AgentError> {
+    // Each command and connection with streams takes some.
+    minke_oci::raise_open_files();
     for directory in [&place.state, &place.run, &place.logs] {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, if *directory == place.logs { 0o755 } else { 0o700 });

@@ -74,6 +74,8 @@ pub(crate) async fn run(args: &ApiArgs) -> Outcome {
         Some(ApiCommand::Import { file }) => return copy::import(&args.data_dir, file),
         None => {}
     }
+    // Each connection and watch takes one.
+    minke_oci::raise_open_files();
     let watched = |kind| signal(kind).map_err(|error| Failure::system(format!("can't watch for signals: {error}")));
     let (mut terminate, mut interrupt) = (watched(SignalKind::terminate())?, watched(SignalKind::interrupt())?);
     let api = Api::open(&ApiSettings {

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &AttachArgs, client: &Client) -> Outcome {
     }
     let size = if args.tty && tty { terminal::size() } else { None };
     let mut connection = client.connect().await?;
-    let request = AttachRequest { stdin: args.stdin && stdin, tty: size };
+    let request = AttachRequest { stdin: args.stdin && stdin, tty, size };
     if let Err(refused) = connection.attach(&key.uid, &name, request).await? {
         let text = format!("unable to attach to container {name} of pod {}: {}", key.full_name(), refused.message);
         let hint = format!("`minke ps` shows what runs, `minke logs {}` what it said", key.full_name());

@@ -6,34 +6,46 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::{Child, ChildStdout};
+use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::{Instance, PATIENCE, pod_with, wait, with_instance};
+use crate::support::{Instance, PATIENCE, pod_with, wait, wait_async, with_instance};
 
-struct Joined {
-    child: Child,
+/// A command that goes on, and what it prints.
+pub(crate) struct Joined {
+    pub(crate) child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Joined {
     fn new(m: &Instance, arguments: &[&str]) -> Self {
-        let mut command = m.command(arguments);
+        Self::of(m.command(arguments))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
 
-    async fn say(&mut self, text: &str) {
+    pub(crate) async fn say(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
     }
 
-    async fn line(&mut self) -> String {
+    /// The next line; none at all at the end.
+    pub(crate) async fn line(&mut self) -> String {
         tokio::time::timeout(PATIENCE, self.lines.next_line()).await.unwrap().unwrap().unwrap_or_default()
     }
 
-    async fn code(mut self) -> i32 {
+    pub(crate) async fn code(mut self) -> i32 {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("it does not end").unwrap().code().unwrap()
+    }
+
+    /// The address that a port-forward says it listens on.
+    pub(crate) async fn address(&mut self) -> SocketAddr {
+        let line = self.line().await;
+        let told = line.strip_prefix("Forwarding from ").and_then(|l| l.split_once(" -> "));
+        told.unwrap_or_else(|| panic!("{line:?}")).0.parse().unwrap()
     }
 }
 
@@ -114,29 +126,30 @@ async fn a_pod_with_a_terminal_reads_and_shows() {
 
 async fn forwarding(m: &Instance, arguments: &[&str]) -> (Joined, SocketAddr) {
     let mut forward = Joined::new(m, &[&["port-forward"], arguments].concat());
-    let line = forward.line().await;
-    let address =
-        line.strip_prefix("Forwarding from ").and_then(|l| l.split_once(" -> ")).unwrap_or_else(|| panic!("{line}")).0;
-    (forward, address.parse().unwrap())
+    let address = forward.address().await;
+    (forward, address)
+}
+
+/// Echoes on this port of a Pod's, to many at a time.
+pub(crate) fn echo(port: u16) -> String {
+    format!("trap 'exit 0' TERM; nc -ll -p {port} -e cat & wait")
+}
+
+/// Whether somebody listens on it, as the Pod sees it.
+pub(crate) async fn listens(m: &Instance, pod: &str, port: u16) {
+    let look = format!("netstat -ltn | grep -q :{port}");
+    let asks = async || m.minke(&["exec", "-q", pod, "--", "sh", "-c", &look]).await.code == 0;
+    wait_async("the server in the pod to listen", asks).await;
 }
 
 #[tokio::test]
 async fn megabytes_go_through_a_forwarded_port_intact_both_ways() {
     with_instance("megabytes_go_through_a_forwarded_port_intact_both_ways", async |m| {
-        let script = "trap 'exit 0' TERM; nc -ll -p 7007 -e cat & wait";
-        m.minke(&["run", "-q", &m.pod("echo", "Never", script)]).await.expect(0);
-        let listens = "netstat -ltn | grep -q :7007";
-        let mut up = false;
-        for _ in 0..200 {
-            up = m.minke(&["exec", "-q", "echo", "--", "sh", "-c", listens]).await.code == 0;
-            if up {
-                break;
-            }
-        }
-        assert!(up, "the server in the pod does not listen");
+        m.minke(&["run", "-q", &m.pod("echo", "Never", &echo(7007))]).await.expect(0);
+        listens(&m, "echo", 7007).await;
         let (forward, address) = forwarding(&m, &["echo", "--address", "127.0.0.1", ":7007"]).await;
         let data: Vec<u8> = (0..4_u32 << 20).map(|n| n.to_le_bytes()[1] ^ n.to_le_bytes()[0]).collect();
-        let echo = async |data: &[u8]| {
+        let echoed = async |data: &[u8]| {
             let (mut read, mut write) = TcpStream::connect(address).await.unwrap().into_split();
             let mut back = Vec::new();
             let sending = async {
@@ -147,9 +160,10 @@ async fn megabytes_go_through_a_forwarded_port_intact_both_ways() {
             received.unwrap();
             back
         };
-        let back = tokio::time::timeout(PATIENCE, echo(&data)).await.unwrap();
+        let back = tokio::time::timeout(PATIENCE, echoed(&data)).await.unwrap();
         assert!(back == data, "{} bytes of {}", back.len(), data.len());
-        let (a, b) = tokio::time::timeout(PATIENCE, async { tokio::join!(echo(b"one"), echo(b"two")) }).await.unwrap();
+        let (a, b) =
+            tokio::time::timeout(PATIENCE, async { tokio::join!(echoed(b"one"), echoed(b"two")) }).await.unwrap();
         assert_eq!((a.as_slice(), b.as_slice()), (&b"one"[..], &b"two"[..]));
 
         // Nobody listens: the connection ends, and the next one is served.

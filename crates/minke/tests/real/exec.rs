@@ -1,16 +1,12 @@
 //! Commands in containers, as a person and a script run them.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use tokio::io::AsyncWriteExt;
 
+use crate::screen::Screen;
 use crate::support::{IMAGE, Instance, PATIENCE, Ran, pod, wait, with_instance};
 
 const IDLE: &str = "trap 'exit 0' TERM; while :; do sleep 0.2; done";
@@ -130,60 +126,6 @@ fn runs(mark: u32) -> bool {
     let line = |e: std::fs::DirEntry| std::fs::read(e.path().join("cmdline")).unwrap_or_default();
     let wanted = format!("sleep\0{mark}\0");
     entries.map(line).any(|l| l == wanted.as_bytes())
-}
-
-/// A terminal with a command on it, and what it has shown.
-struct Screen {
-    ours: File,
-    theirs: OwnedFd,
-    shown: String,
-}
-
-impl Screen {
-    fn new() -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
-        rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let screen = Self { ours: ours.into(), theirs, shown: String::new() };
-        screen.size(100, 30);
-        screen
-    }
-
-    fn size(&self, width: u16, height: u16) {
-        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.ours, size).unwrap();
-    }
-
-    fn stdio(&self) -> Stdio {
-        self.theirs.try_clone().unwrap().into()
-    }
-
-    fn kind(&mut self, keys: &str) {
-        self.ours.write_all(keys.as_bytes()).unwrap();
-    }
-
-    async fn shows(&mut self, text: &str) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while !self.shown.contains(text) {
-            assert!(tokio::time::Instant::now() < deadline, "no {text:?} in {:?}", self.shown);
-            let mut buffer = [0; 4096];
-            match self.ours.read(&mut buffer) {
-                Ok(n) => self.shown.push_str(&String::from_utf8_lossy(&buffer[..n])),
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-        let at = self.shown.find(text).unwrap() + text.len();
-        self.shown.drain(..at);
-    }
-
-    /// Whether the line is edited and keys are echoed, as a shell's prompt needs it.
-    fn is_cooked(&self) -> bool {
-        let modes = tcgetattr(self.theirs.as_fd()).unwrap().local_modes;
-        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
-    }
 }
 
 #[tokio::test]

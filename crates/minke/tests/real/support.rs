@@ -13,6 +13,8 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_minke");
+
 /// The image that every instance has.
 pub(crate) const IMAGE: &str = "localhost/test/busybox:1";
 
@@ -97,7 +99,17 @@ impl Instance {
 
     /// The program on this instance.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_minke"));
+        self.command_of(PROGRAM, arguments)
+    }
+
+    /// The same where as few files may be open as after a usual login.
+    pub(crate) fn command_with_few_files(&self, arguments: &[&str]) -> Command {
+        let script = "ulimit -Sn 1024 && exec \"$0\" \"$@\"";
+        self.command_of("sh", &[&["-c", script, PROGRAM], arguments].concat())
+    }
+
+    fn command_of(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .env_remove("MINKE_LOG")
             .env("MINKE_STATE_DIR", self.place.state())

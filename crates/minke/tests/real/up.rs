@@ -6,17 +6,23 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::support::{IMAGE, Instance, PATIENCE, Ran, wait_async, with_instance};
+use crate::support::{IMAGE, Instance, Ran, wait_async, with_instance};
 
 /// Any free port: tests run beside each other.
 const LISTEN: &str = "--listen=127.0.0.1:0";
 
-async fn up(m: &Instance, more: &[&str]) -> Ran {
+pub(crate) async fn up(m: &Instance, more: &[&str]) -> Ran {
     m.minke(&[&["up", LISTEN], more].concat()).await.expect(0)
 }
 
+/// The same where as few files may be open as after a usual login.
+pub(crate) async fn up_with_few_files(m: &Instance) -> Ran {
+    let ran: Ran = m.command_with_few_files(&["up", LISTEN]).output().await.unwrap().into();
+    ran.expect(0)
+}
+
 /// A client by the kubeconfig that `up` has told of.
-async fn client(told: &Ran) -> Client {
+pub(crate) async fn client(told: &Ran) -> Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let path = told.out.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).expect(&told.out);
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
@@ -24,7 +30,7 @@ async fn client(told: &Ran) -> Client {
     Client::try_from(config).unwrap()
 }
 
-fn pod(name: &str, restart: &str, script: &str, more: &Value) -> Pod {
+pub(crate) fn pod(name: &str, restart: &str, script: &str, more: &Value) -> Pod {
     let mut pod = json!({
         "metadata": {"name": name},
         "spec": {
@@ -39,13 +45,13 @@ fn pod(name: &str, restart: &str, script: &str, more: &Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-async fn until(pods: &Api<Pod>, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
+pub(crate) async fn until(pods: &Api<Pod>, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
     let found = async || pods.get_opt(name).await.ok().flatten().filter(|pod| holds(pod));
     wait_async(&format!("{name}: {what}"), async || found().await.is_some()).await;
     found().await.unwrap()
 }
 
-fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
 }
 
@@ -58,11 +64,12 @@ fn container(pod: &Pod) -> (String, i32, bool) {
     })
 }
 
-fn runs(pod: &Pod) -> bool {
+pub(crate) fn runs(pod: &Pod) -> bool {
     phase(pod) == "Running" && container(pod).2
 }
 
-const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+/// Goes on until it is told to end.
+pub(crate) const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_of_one_machine_schedules_and_runs_pods() {
@@ -164,42 +171,6 @@ async fn an_address_that_is_taken_is_told_with_what_to_do() {
         // It says so a moment before it has ended, and leaves nothing that would be in the way.
         up(&m, &[]).await;
         m.minke(&["down"]).await.expect(0);
-    })
-    .await;
-}
-
-/// kubectl in the cluster that `up` has told of.
-async fn kubectl(told: &Ran, arguments: &[&str]) -> Ran {
-    let kubeconfig = told.out.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).unwrap();
-    let mut command = tokio::process::Command::new("kubectl");
-    command.args(["--kubeconfig", kubeconfig]).args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    tokio::time::timeout(PATIENCE, command.output()).await.expect("kubectl does not end").unwrap().into()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_reaches_into_pods_and_sees_their_events() {
-    const NAME: &str = "kubectl_reaches_into_pods_and_sees_their_events";
-    if std::process::Command::new("kubectl").args(["version", "--client"]).output().is_err() {
-        println!("SKIPPED {NAME}: needs kubectl");
-        return;
-    }
-    with_instance(NAME, async |m| {
-        let told = up(&m, &[]).await;
-        let pods: Api<Pod> = Api::default_namespaced(client(&told).await);
-        let script = format!("echo out; {LOOP}");
-        pods.create(&PostParams::default(), &pod("web", "Always", &script, &json!({}))).await.unwrap();
-        until(&pods, "web", "runs", runs).await;
-        wait_async("its output", async || kubectl(&told, &["logs", "web"]).await.expect(0).out == "out\n").await;
-        let ran = kubectl(&told, &["exec", "web", "--", "sh", "-c", "echo in; echo bad >&2; exit 3"]).await;
-        assert_eq!((ran.code, ran.out.as_str()), (3, "in\n"), "{ran:?}");
-        assert!(ran.err.starts_with("bad\n"), "{ran:?}");
-        let events = async || kubectl(&told, &["describe", "pod", "web"]).await.expect(0).out;
-        wait_async("the events of its life", async || {
-            let shown = events().await;
-            ["Scheduled", "Pulled", "Created", "Started"].iter().all(|reason| shown.contains(reason))
-        })
-        .await;
-        m.minke(&["down", "--purge"]).await.expect(0);
     })
     .await;
 }

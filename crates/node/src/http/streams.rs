@@ -145,12 +145,18 @@ async fn remote_command(
         let Some(io) = upgraded(request).await else { return };
         let (provider, limits) = (open.context.api.provider.clone(), open.context.limits.stream);
         let stdin = streams.stdin;
-        let tty = streams.tty.then_some(SIZE);
         let start = async move {
             let extras = provider.extras();
             let session = match (kind, extras.exec, extras.attach) {
-                (Kind::Exec, Some(exec), _) => exec.exec(&key, &container, &ExecRequest { command, stdin, tty }).await,
-                (Kind::Attach, _, Some(attach)) => attach.attach(&key, &container, AttachRequest { stdin, tty }).await,
+                (Kind::Exec, Some(exec), _) => {
+                    let tty = streams.tty.then_some(SIZE);
+                    exec.exec(&key, &container, &ExecRequest { command, stdin, tty }).await
+                }
+                (Kind::Attach, _, Some(attach)) => {
+                    // Its size is the client's to tell: who only watches must not change it for others.
+                    let request = AttachRequest { stdin, tty: streams.tty, size: None };
+                    attach.attach(&key, &container, request).await
+                }
                 (Kind::Exec, None, _) | (Kind::Attach, _, None) => {
                     return Err(Failure::new("not supported by this provider"));
                 }

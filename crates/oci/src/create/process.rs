@@ -75,6 +75,7 @@ impl Process {
     /// working directory. Returns only with the reason why it could not.
     pub(super) fn execute(&self, args: &[String], env: &[String]) -> ExecError {
         default_signals();
+        crate::open_files::restore();
         if let Err(e) = self.drop_capabilities() {
             return ExecError::new(format!("can't set capabilities: {e}"));
         }

@@ -75,7 +75,7 @@ impl AttachService for EmbeddedRuntime {
         });
         let terminal = input.filter(|_| record.tty);
         let control = Control { terminal, container, watcher };
-        if let Some(size) = request.tty {
+        if let Some(size) = request.size {
             control.resize(size).await?;
         }
         Ok(ExecSession {
@@ -112,14 +112,22 @@ impl AsyncWrite for StdinOf {
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.input).poll_close(context)
+        std::task::ready!(Pin::new(&mut self.input).poll_close(context))?;
+        self.tell_end();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl StdinOf {
+    fn tell_end(&self) {
+        // Once is enough: where there is no room, it was told.
+        let _ = self.end.try_send(());
     }
 }
 
 impl Drop for StdinOf {
     fn drop(&mut self) {
-        // One place, one message: it is never full.
-        let _ = self.end.try_send(());
+        self.tell_end();
     }
 }
 

@@ -133,6 +133,7 @@ fn start_shim(inner: &Inner, sandbox: &Sandbox) -> Result<i32, RuntimeError> {
         },
         sysctls: config.sysctls.clone(),
         run: dir.run().to_owned(),
+        open_files: crate::open_files::for_containers(),
     };
     write_json(&dir.shim_config(), &shim, false).map_err(error::step(RUN, "write shim.json"))?;
     let log = File::options()

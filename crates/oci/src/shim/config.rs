@@ -17,6 +17,9 @@ pub(crate) struct ShimConfig {
     pub(crate) sysctls: BTreeMap<String, String>,
     /// The directory of the socket.
     pub(crate) run: PathBuf,
+    /// How many files may be open in containers, where the agent has raised its own limit.
+    #[serde(default)]
+    pub(crate) open_files: Option<u64>,
 }
 
 /// The one line that a shim writes to its standard output.

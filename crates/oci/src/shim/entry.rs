@@ -49,6 +49,7 @@ fn start(run: &Path) -> Result<Server, NamespaceError> {
     let text = fs::read(run.join("shim.json")).map_err(failed("read shim.json"))?;
     let config: ShimConfig =
         serde_json::from_slice(&text).map_err(io::Error::other).map_err(failed("read shim.json"))?;
+    crate::open_files::raise(config.open_files);
     let children = signals::children_ended().map_err(failed("watch children"))?;
     if config.sandbox.namespaces.user.is_none() {
         namespaces::enter(&config.sandbox.namespaces, &config.sandbox.hostname, &config.sysctls)?;

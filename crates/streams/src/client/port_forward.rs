@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use minke_core::provider::Duplex;
 use tokio::io::{AsyncRead as TokioRead, AsyncWrite as TokioWrite};
+use tokio::time::Sleep;
 
 use super::{ClientError, dial};
 use crate::error::Failure;
@@ -21,6 +22,8 @@ use crate::spdy::{Connection, Headers, Side};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+/// So long a server may take to say why a port has ended.
+const WORDS: Duration = Duration::from_secs(2);
 /// Most that is kept of what a server says about a failure.
 const MOST_WORDS: usize = 4 << 10;
 
@@ -66,7 +69,8 @@ impl PortForward {
         let (error, mut error_writer) = open("error").await?;
         let _ = error_writer.close().await;
         let (data, writer) = open("data").await?;
-        Ok(Box::pin(Forwarded { data, writer, error, words: Vec::new(), _connection: self.connection.clone() }))
+        let said = Said { error, words: Vec::new(), patience: None };
+        Ok(Box::pin(Forwarded { data, writer, heard: false, said, _connection: self.connection.clone() }))
     }
 }
 
@@ -82,21 +86,40 @@ impl Connect for PortForward {
 struct Forwarded {
     data: StreamReader,
     writer: StreamWriter,
-    error: StreamReader,
-    words: Vec<u8>,
+    /// Whether the port has said anything: then it was reached.
+    heard: bool,
+    said: Said,
     _connection: Arc<Connection>,
 }
 
-impl Forwarded {
-    /// What the server has said so far. It says why before it ends the data, so at that end everything is here.
-    fn failure(&mut self, context: &mut Context<'_>) -> Option<io::Error> {
+/// What the server says about a failure.
+#[derive(Debug)]
+struct Said {
+    error: StreamReader,
+    words: Vec<u8>,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl Said {
+    /// What is said of a port whose data has ended. Some servers (containerd to 1.7) end that first and say a moment later
+    /// why the port was not reached; they get a bounded time for it where nothing was heard of the port.
+    fn failure(&mut self, heard: bool, context: &mut Context<'_>) -> Poll<Option<io::Error>> {
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(WORDS)));
+        let late = heard || patience.as_mut().poll(context).is_ready();
         let mut buffer = [0; 512];
-        while let Poll::Ready(Ok(n @ 1..)) = Pin::new(&mut self.error).poll_read(context, &mut buffer) {
-            if self.words.len() < MOST_WORDS {
-                self.words.extend_from_slice(&buffer[..n]);
+        loop {
+            match Pin::new(&mut self.error).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(n @ 1..)) => {
+                    if self.words.len() < MOST_WORDS {
+                        self.words.extend_from_slice(&buffer[..n]);
+                    }
+                }
+                Poll::Pending if !late => return Poll::Pending,
+                Poll::Pending | Poll::Ready(_) => break,
             }
         }
-        (!self.words.is_empty()).then(|| io::Error::other(String::from_utf8_lossy(&self.words).into_owned()))
+        let failure = || io::Error::other(String::from_utf8_lossy(&self.words).into_owned());
+        Poll::Ready((!self.words.is_empty()).then(failure))
     }
 }
 
@@ -105,9 +128,12 @@ impl AsyncRead for Forwarded {
         let this = self.get_mut();
         match Pin::new(&mut this.data).poll_read(context, buffer) {
             Poll::Ready(end @ (Ok(0) | Err(_))) if !buffer.is_empty() => {
-                Poll::Ready(this.failure(context).map_or(end, Err))
+                this.said.failure(this.heard, context).map(|failure| failure.map_or(end, Err))
             }
-            other => other,
+            other => {
+                this.heard |= matches!(other, Poll::Ready(Ok(1..)));
+                other
+            }
         }
     }
 }

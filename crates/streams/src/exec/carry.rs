@@ -1,6 +1,7 @@
 //! Carrying a session's streams over its wire until its end.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use futures_util::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,6 +13,9 @@ use super::wire::Wire;
 use crate::error::{Failure, ServeError};
 use crate::mux::{StreamReader, StreamWriter};
 
+/// kubectl 1.31 to 1.33 throws away what comes over WebSocket before it has taken up its channels, which it does at once
+/// (<https://github.com/kubernetes/kubernetes/pull/131203>): what a command says sooner than that would be lost.
+const TAKEN_UP: Duration = Duration::from_millis(20);
 /// Read at once.
 const CHUNK: usize = 32 << 10;
 
@@ -20,9 +24,18 @@ pub(super) async fn serve(
     wire: Wire,
     start: impl Future<Output = Result<ExecSession, Failure>> + Send,
 ) -> Result<(), ServeError> {
-    let Wire { version, stdin, stdout, stderr, resize, mut error, idle, connection } = wire;
+    let Wire { version, stdin, mut stdout, mut stderr, resize, mut error, idle, channels, connection } = wire;
     let session = async {
-        let end = match start.await {
+        let ready = async {
+            if channels {
+                tokio::time::sleep(TAKEN_UP).await;
+                // Clients wait for a message on the lowest channel that they read.
+                let first = stdout.as_mut().or(stderr.as_mut()).unwrap_or(&mut error);
+                let _ = first.announce().await;
+            }
+        };
+        let (started, ()) = tokio::join!(start, ready);
+        let end = match started {
             Ok(session) => carry(session, stdin, stdout, stderr, resize).await,
             Err(failure) => End::Failed(failure),
         };

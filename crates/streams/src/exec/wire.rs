@@ -22,6 +22,8 @@ pub(super) struct Wire {
     /// open until the session has ended.
     pub(super) idle: Vec<StreamWriter>,
     pub(super) connection: Connection,
+    /// Whether these are channels of WebSocket, whose clients wait for a first message.
+    pub(super) channels: bool,
 }
 
 /// What a stream of a command is for, by SPDY's header `streamType`.
@@ -79,7 +81,7 @@ where
         }
         ExecProtocol::WebSocket { version, base64 } => {
             let codec = Codec { base64, closes: version >= Version::V5 };
-            Ok(over_channels(io, codec, version, streams, limits).await)
+            Ok(over_channels(io, codec, version, streams, limits))
         }
     }
 }
@@ -123,11 +125,11 @@ async fn gather(mut connection: spdy::Connection, version: Version, streams: Exe
         }
     }
     let Some(error) = error else { return Err(ServeError::Creation) };
-    Ok(Wire { version, stdin, stdout, stderr, resize, error, idle, connection: connection.inner })
+    Ok(Wire { version, stdin, stdout, stderr, resize, error, idle, connection: connection.inner, channels: false })
 }
 
 /// Channels 0 to 4: standard input, output, error, the status, the terminal's size.
-async fn over_channels<IO>(io: IO, codec: Codec, version: Version, streams: ExecStreams, limits: Limits) -> Wire
+fn over_channels<IO>(io: IO, codec: Codec, version: Version, streams: ExecStreams, limits: Limits) -> Wire
 where
     IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -138,7 +140,7 @@ where
     let reads = |channel: Channel, wanted: bool| wanted.then_some(channel.reader);
     let writes = |channel: Channel, wanted: bool| wanted.then_some(channel.writer);
     let of = |purpose: Purpose| purpose.wanted(streams, version);
-    let mut wire = Wire {
+    Wire {
         version,
         stdin: reads(stdin, of(Purpose::Stdin)),
         stdout: writes(stdout, of(Purpose::Stdout)),
@@ -147,9 +149,6 @@ where
         error: error.writer,
         idle: Vec::new(),
         connection,
-    };
-    // Clients wait for a message on the lowest channel that they read.
-    let first = wire.stdout.as_mut().or(wire.stderr.as_mut()).unwrap_or(&mut wire.error);
-    let _ = first.announce().await;
-    wire
+        channels: true,
+    }
 }

@@ -11,6 +11,7 @@ use tokio_util::compat::TokioAsyncReadCompatExt;
 
 use super::*;
 use crate::client::PortForward;
+use crate::mux::Order;
 use crate::spdy::{Connection, Headers, Side};
 
 /// Port 7 echoes, with its end; on port 9 nobody reads; nobody listens on the others.
@@ -100,6 +101,27 @@ async fn a_port_without_a_listener_is_told_and_ends_no_other() {
     let error = refused.read(&mut [0; 8]).await.unwrap_err();
     assert_eq!(error.to_string(), "error forwarding port 8: connection refused");
     assert_eq!(echo(&forward, b"x").await.unwrap(), b"x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_the_data_before_it_says_why_is_heard() {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let mut server = Connection::new(theirs, Side::Server, Limits::default().idle);
+    tokio::spawn(async move {
+        let mut error = server.accept().await.unwrap();
+        server.inner.orders.sender.send(Order::Accept(error.number)).await.unwrap();
+        let mut data = server.accept().await.unwrap();
+        server.inner.orders.sender.send(Order::Accept(data.number)).await.unwrap();
+        data.writer.close().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        error.writer.write_all(b"failed to dial").await.unwrap();
+        error.writer.close().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let forward = PortForward::over(ours);
+    let mut connection = forward.connect(8).await.unwrap();
+    let error = connection.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(error.to_string(), "failed to dial");
 }
 
 #[tokio::test(start_paused = true)]
