@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::options::WriteOptions;
 use super::{DeleteOptions, Deleted, Engine, Part, Place, meta};
 use crate::error::{ApiError, Cause};
+use crate::kinds::set_condition;
 
 impl Engine {
     /// Binds a Pod to the node that a `Binding` names.
@@ -47,7 +48,8 @@ impl Engine {
         Err(place.modified())
     }
 
-    /// Deletes a Pod as an `Eviction` asks. There are no disruption budgets here, so nothing forbids it.
+    /// Deletes a Pod as an `Eviction` asks. There are no disruption budgets here, so nothing forbids it. As upstream, the status of
+    /// one that runs says why it goes.
     ///
     /// # Errors
     /// Those of deleting.
@@ -61,7 +63,34 @@ impl Engine {
             body => DeleteOptions::parse(body)?,
         };
         options.dry_run |= dry_run;
+        if !options.dry_run {
+            self.mark_evicted(place, &mut options).await?;
+        }
         self.delete(place, &options).await
+    }
+
+    /// Says in the status that the Pod is evicted, unless it has nothing to lose: it never ran, has ended, or goes already.
+    async fn mark_evicted(&self, place: Place<'_>, options: &mut DeleteOptions) -> Result<(), ApiError> {
+        let (_, pod) = self.load(place)?;
+        let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+        if meta::is_deleting(&pod) || matches!(phase, "" | "Pending" | "Succeeded" | "Failed") {
+            return Ok(());
+        }
+        // Of two of this name it is this one that is marked and deleted.
+        let meant = &mut options.preconditions;
+        meant.uid.get_or_insert_with(|| meta::text(&pod, "uid").to_owned());
+        let now = self.now();
+        let change = |old: &Value| {
+            meant.hold(place, old)?;
+            let mut pod = old.clone();
+            let why = Some(("EvictionByEvictionAPI", "Eviction API: evicting"));
+            set_condition(&mut pod, "DisruptionTarget", "True", why, &now);
+            Ok(pod)
+        };
+        self.change(place, Part::Status, &WriteOptions::default(), change).await?;
+        // It was this revision until just now.
+        meant.resource_version = None;
+        Ok(())
     }
 
     /// Adds what only the status may say. For in-process callers.

@@ -32,6 +32,31 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
+impl Preconditions {
+    /// Whether they hold for an object.
+    ///
+    /// # Errors
+    /// 409 if one does not.
+    pub(super) fn hold(&self, place: Place<'_>, object: &Value) -> Result<(), ApiError> {
+        for (wanted, field, what) in
+            [(&self.uid, "uid", "UID"), (&self.resource_version, "resourceVersion", "ResourceVersion")]
+        {
+            let found = meta::text(object, field);
+            if let Some(wanted) = wanted
+                && wanted != found
+            {
+                let why = format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
+                     might have been deleted and then recreated"
+                );
+                // Upstream names the kind here, not the resource.
+                return Err(ApiError::conflict(place.kind.group, place.kind.kind, place.name, &why));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How to delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -142,22 +167,7 @@ fn grace(kind: &Kind, object: &Value, options: &DeleteOptions) -> i64 {
 
 /// Decides on a delete: pure.
 fn decide(place: Place<'_>, object: &Value, options: &DeleteOptions, now: Timestamp) -> Result<Decision, ApiError> {
-    for (wanted, field, what) in [
-        (&options.preconditions.uid, "uid", "UID"),
-        (&options.preconditions.resource_version, "resourceVersion", "ResourceVersion"),
-    ] {
-        let found = meta::text(object, field);
-        if let Some(wanted) = wanted
-            && wanted != found
-        {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might \
-                 have been deleted and then recreated"
-            );
-            // Upstream names the kind here, not the resource.
-            return Err(ApiError::conflict(place.kind.group, place.kind.kind, place.name, &why));
-        }
-    }
+    options.preconditions.hold(place, object)?;
     let kind = place.kind;
     if kind.strategy.deletion == Deletion::Namespace && IMMORTAL.contains(&place.name) {
         let why = "this namespace may not be deleted";

@@ -333,6 +333,33 @@ async fn a_pod_that_nobody_runs_goes_at_once() {
     assert_eq!(grace(&engine, "evicted"), 7);
 }
 
+/// `minke watch` tells a drain from a deletion by it.
+#[tokio::test]
+async fn a_running_pod_that_is_evicted_says_so() {
+    let engine = engine().await;
+    let disrupted = |name: &str| {
+        let pod = read(&engine, "pods", name);
+        let conditions = pod["status"]["conditions"].as_array().unwrap().clone();
+        let mark = conditions.into_iter().find(|condition| condition["type"] == "DisruptionTarget");
+        mark.map(|mark| (mark["status"].clone(), mark["reason"].clone()))
+    };
+    for (name, phase) in [("runs", "Running"), ("pends", "Pending")] {
+        bound(&engine, name).await;
+        merge(&engine, at("pods", name), Part::Status, json!({"status": {"phase": phase}})).await.unwrap();
+    }
+    let wrong = json!({"deleteOptions": {"preconditions": {"uid": "another"}}});
+    assert_eq!(engine.evict(at("pods", "runs"), &wrong, false).await.unwrap_err().reason, Reason::Conflict);
+    engine.evict(at("pods", "runs"), &json!({}), true).await.unwrap();
+    assert_eq!(disrupted("runs"), None, "nothing is written by a dry run, nor when another one is meant");
+    let revision = read(&engine, "pods", "runs")["metadata"]["resourceVersion"].clone();
+    let right = json!({"deleteOptions": {"preconditions": {"resourceVersion": revision}}});
+    for (name, eviction) in [("runs", right), ("pends", json!({}))] {
+        assert!(matches!(engine.evict(at("pods", name), &eviction, false).await.unwrap(), Deleted::Going(_)));
+    }
+    assert_eq!(disrupted("runs"), Some((json!("True"), json!("EvictionByEvictionAPI"))));
+    assert_eq!(disrupted("pends"), None, "nothing is lost with it");
+}
+
 #[tokio::test]
 async fn a_pod_is_bound_once() {
     let engine = engine().await;
