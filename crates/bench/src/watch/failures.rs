@@ -90,7 +90,7 @@ pub(super) async fn measure(rounds: usize) -> Result<Vec<Row>, Failure> {
                 let object = api::create(&pods, &api::pod(&pod), &creating).await?;
                 // At another moment of the poller's period each time.
                 let phase = POLL.mul_f64(share(round * 20 + place));
-                let poller = tokio::spawn(poll(cluster, pod.clone(), POLL - phase));
+                let poller = tokio::spawn(poll(cluster, object.clone(), pod.clone(), POLL - phase));
                 sleep(Duration::from_millis(1500)).await;
                 let told = Instant::now();
                 happen(&client, &pods, &object, &pod, story).await?;
@@ -149,40 +149,36 @@ async fn happen(client: &Client, pods: &Api<Pod>, object: &Pod, name: &str, stor
     }
 }
 
-/// Asks for a Pod every three seconds until it is judged to have failed; when that was.
-async fn poll(cluster: Arc<KubeCluster>, name: String, first: Duration) -> Instant {
+/// Asks for a Pod every three seconds until it is judged to have failed; when that was. Who polls has created it, so that one
+/// that is gone before the first look is missed.
+async fn poll(cluster: Arc<KubeCluster>, created: Pod, name: String, first: Duration) -> Instant {
     let begun = Instant::now();
-    let (policy, mut history, mut known) = (policy(), History::default(), None);
+    let (policy, mut history) = (policy(), History::default());
+    let (mut pod, mut presence) = (created, Presence::Here);
     sleep(first).await;
     loop {
         let asked = Instant::now();
         match cluster.get("default", &name).await {
-            Ok(Some(pod)) => known = Some((pod, Presence::Here)),
-            Ok(None) => {
-                if let Some((_, presence)) = &mut known {
-                    *presence = Presence::Gone;
-                }
-            }
+            Ok(Some(seen)) => pod = seen,
+            Ok(None) => presence = Presence::Gone,
             // Asked again.
             Err(_) => {}
         }
-        if let Some((pod, presence)) = &known {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            let events = cluster.events("default", &uid).await.unwrap_or_default();
-            // What settles is judged again when it has, as the watcher does.
-            loop {
-                let now = Now { moment: begun.elapsed(), wall: SystemClock.now() };
-                let sight = Sight { presence: *presence, events: &events, ..Sight::of(pod) };
-                let judged = judge(&sight, &policy, history, now);
-                history = judged.history;
-                match judged.verdict {
-                    Verdict::Failed(_) => return Instant::now(),
-                    Verdict::Doomed { until: Some(until), .. } if until < now.moment + POLL => {
-                        sleep(until.saturating_sub(now.moment) + Duration::from_millis(1)).await;
-                    }
-                    Verdict::Doomed { .. } | Verdict::Healthy(_) | Verdict::Waiting { .. } | Verdict::Succeeded => {
-                        break;
-                    }
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let events = cluster.events("default", &uid).await.unwrap_or_default();
+        // What settles is judged again when it has, as the watcher does.
+        loop {
+            let now = Now { moment: begun.elapsed(), wall: SystemClock.now() };
+            let sight = Sight { presence, events: &events, ..Sight::of(&pod) };
+            let judged = judge(&sight, &policy, history, now);
+            history = judged.history;
+            match judged.verdict {
+                Verdict::Failed(_) => return Instant::now(),
+                Verdict::Doomed { until: Some(until), .. } if until < now.moment + POLL => {
+                    sleep(until.saturating_sub(now.moment) + Duration::from_millis(1)).await;
+                }
+                Verdict::Doomed { .. } | Verdict::Healthy(_) | Verdict::Waiting { .. } | Verdict::Succeeded => {
+                    break;
                 }
             }
         }
