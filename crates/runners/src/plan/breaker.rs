@@ -8,7 +8,7 @@
 //! ```
 //! What the cluster did to a Pod (evicted, preempted, out of something) is no failure of the template.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,15 +30,8 @@ pub struct Breaker {
     template: String,
     failures: u32,
     last: Option<Timestamp>,
-    /// Those that were counted and can still be seen.
-    counted: BTreeSet<(Slot, Instance)>,
-}
-
-/// Which of the runners that a slot has had: its Pod, or since when it has none.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Instance {
-    Pod(String),
-    Since(Timestamp),
+    /// Those that were counted and can still be seen: their slots, and the Pod of each once it was seen.
+    counted: BTreeMap<Slot, Option<String>>,
 }
 
 /// How many may be created.
@@ -67,15 +60,17 @@ impl Breaker {
             *self = Self { template: template.to_owned(), ..Self::default() };
         }
         let own = || runners.iter().filter(|runner| runner.template == template);
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for (runner, failed) in own().filter_map(|runner| Some((runner, failed_at(runner)?))) {
-            let which = runner.pod.as_ref().map_or(Instance::Since(failed), |pod| Instance::Pod(pod.uid.clone()));
-            let key = (runner.slot, which);
-            if !self.counted.contains(&key) {
+            let pod = runner.pod.as_ref().map(|pod| pod.uid.clone());
+            let before = self.counted.get(&runner.slot);
+            // Its Pod may come after its failure. Another Pod is another runner.
+            let known = before.is_some_and(|before| before.is_none() || pod.is_none() || *before == pod);
+            if !known {
                 self.failures = self.failures.saturating_add(1);
                 self.last = self.last.max(Some(failed));
             }
-            seen.insert(key);
+            seen.insert(runner.slot, pod.or_else(|| before.cloned().flatten()));
         }
         self.counted = seen;
         if own().any(|runner| self.works(runner, now)) {

@@ -8,11 +8,13 @@
 //! trace ─► what-if: every mix of limits ─► world: engine, Pods, jobs in virtual time ─► outcome ─► table, picture
 //! ```
 
+mod agenda;
 mod outcome;
 mod picture;
 mod trace;
 mod world;
 
+pub use agenda::Agenda;
 pub use outcome::{Outcome, Point};
 pub use picture::picture;
 pub use trace::{BadTrace, Takes, Trace, TraceJob, Variant, WhatIf};

@@ -36,6 +36,7 @@ pub fn picture(title: &str, rows: &[(String, Outcome)]) -> String {
          <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#16202c\">{}</text>\n",
         escape(title)
     );
+    times(&mut svg, from, to, height);
     legend(&mut svg);
     for (index, (name, outcome)) in rows.iter().enumerate() {
         let top = HEAD + row * index as f64;
@@ -66,21 +67,21 @@ pub fn picture(title: &str, rows: &[(String, Outcome)]) -> String {
         area(&mut svg, &points, &x, pods_base, PODS / pods, "#9db4c8", |point| point.pods);
         area(&mut svg, &points, &x, pods_base, PODS / pods, "#2a6f97", |point| point.busy);
     }
-    times(&mut svg, from, to, height);
     svg.push_str("</svg>\n");
     svg
 }
 
 fn legend(svg: &mut String) {
-    let mut left = WIDTH - RIGHT - 330.0;
-    for (colour, word) in [("#d1495b", "jobs that wait"), ("#9db4c8", "Pods"), ("#2a6f97", "with a job")] {
+    let mut left = WIDTH - RIGHT - 280.0;
+    let words = [("#d1495b", "jobs that wait", 120.0), ("#9db4c8", "Pods", 70.0), ("#2a6f97", "with a job", 0.0)];
+    for (colour, word, width) in words {
         let _ = writeln!(
             svg,
             "<rect x=\"{left}\" y=\"18\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
              <text x=\"{}\" y=\"28\" fill=\"#16202c\">{word}</text>",
             left + 17.0
         );
-        left += 120.0;
+        left += width;
     }
 }
 
@@ -124,25 +125,35 @@ fn thin(points: &[Point]) -> Vec<Point> {
         .collect()
 }
 
+/// Lines at whole hours, or whatever is whole at this scale, through all rows, with their times below.
 fn times(svg: &mut String, from: Timestamp, to: Timestamp, height: f64) {
-    let span = to.duration_since(from);
-    for step in 0..=5 {
-        let at = from + span * step / 5;
-        let x = LEFT + f64::from(step) / 5.0 * (WIDTH - LEFT - RIGHT);
-        let anchor = if step == 0 {
-            "start"
-        } else if step == 5 {
-            "end"
-        } else {
-            "middle"
-        };
+    let span = to.duration_since(from).as_secs_f64().max(1.0);
+    let step = step(span);
+    let first = from.as_second().div_euclid(step) + 1;
+    for at in (first..).map(|count| count * step).take_while(|at| *at <= to.as_second()) {
+        let Ok(at) = Timestamp::from_second(at) else { return };
+        let x = LEFT + at.duration_since(from).as_secs_f64() / span * (WIDTH - LEFT - RIGHT);
+        let text = at.strftime(if step < DAY { "%d %b %H:%M" } else { "%d %b" });
         let _ = writeln!(
             svg,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#5b6875\">{}</text>",
+            "<line x1=\"{x:.1}\" y1=\"{HEAD}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"#edf0f3\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#5b6875\">{text}</text>",
+            height - 32.0,
             height - 16.0,
-            at.strftime("%d %b %H:%M")
         );
     }
+    let _ = writeln!(svg, "<text x=\"12\" y=\"{:.1}\" fill=\"#5b6875\">UTC</text>", height - 16.0);
+}
+
+const DAY: i64 = 24 * 3600;
+
+/// Seconds between two lines, so that there are nine at most.
+fn step(span: f64) -> i64 {
+    const STEPS: [i64; 12] = [1, 10, 60, 300, 900, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY, 2 * DAY];
+    let fits = |step: &i64| span / *step as f64 <= 9.0;
+    // A longer span has as many weeks between its lines as it needs.
+    let weeks = || (span / 9.0 / (7 * DAY) as f64).ceil() as i64 * 7 * DAY;
+    STEPS.into_iter().find(fits).unwrap_or_else(weeks)
 }
 
 fn short(seconds: f64) -> String {
@@ -175,6 +186,18 @@ mod tests {
         assert!(svg.contains("as it is") && svg.contains("max 9") && svg.contains("&lt;script&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         assert!(!picture("empty", &[]).contains("NaN"));
+    }
+
+    #[test]
+    fn times_are_whole_and_few_however_long_the_span_is() {
+        for (span, expected) in [(7.0, 1), (3000.0, 900), (86_520.0, 3 * 3600), (86_400.0 * 30.0, 7 * DAY)] {
+            assert_eq!(step(span), expected, "{span}");
+        }
+        let second = |at| Timestamp::from_second(at).unwrap();
+        let mut svg = String::new();
+        times(&mut svg, second(1_800_000_000), second(1_800_086_400), 100.0);
+        assert_eq!(svg.matches("<line").count(), 8);
+        assert!(svg.contains("15 Jan 09:00") && svg.contains("16 Jan 06:00") && svg.contains("UTC"), "{svg}");
     }
 
     #[test]

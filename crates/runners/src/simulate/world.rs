@@ -1,10 +1,10 @@
 //! A cluster and a forge in which nothing goes wrong, in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::agenda::Agenda;
 use super::outcome::{Outcome, Point};
 use super::trace::{Takes, Trace, Variant};
 use crate::demand::{JobEvent, Status};
@@ -48,9 +48,7 @@ struct World<'a> {
     now: Timestamp,
     takes: &'a Takes,
     engine: Engine,
-    heap: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
-    number: u64,
+    agenda: Agenda<Happening>,
     wake: Option<Timestamp>,
     pods: BTreeMap<Slot, Pod>,
     names: BTreeMap<RunnerId, String>,
@@ -85,9 +83,7 @@ pub fn simulate(trace: &Trace, variant: &Variant) -> Outcome {
         now: start,
         takes: &trace.takes,
         engine: Engine::new(settings),
-        heap: BinaryHeap::new(),
-        happenings: BTreeMap::new(),
-        number: 0,
+        agenda: Agenda::default(),
         wake: None,
         pods: BTreeMap::new(),
         names: BTreeMap::new(),
@@ -116,9 +112,7 @@ pub fn simulate(trace: &Trace, variant: &Variant) -> Outcome {
 
 impl World<'_> {
     fn at(&mut self, when: Timestamp, happening: Happening) {
-        self.number += 1;
-        self.heap.push(Reverse((when.max(self.now), self.number)));
-        self.happenings.insert(self.number, happening);
+        self.agenda.put(when.max(self.now), happening);
     }
 
     fn after(&mut self, by: f64, happening: Happening) {
@@ -127,20 +121,15 @@ impl World<'_> {
 
     /// Until all jobs have run and what came for them has gone again.
     fn run(mut self, end: Timestamp) -> Outcome {
-        while let Some(Reverse((when, _))) = self.heap.peek().copied() {
+        while let Some(when) = self.agenda.next() {
             if when > end || (self.unfinished == 0 && self.waiting.is_empty() && self.is_calm(when)) {
                 break;
             }
             self.now = when;
             // All of one moment is one pass.
             let mut inputs = Vec::new();
-            while let Some(Reverse((at, number))) = self.heap.peek().copied()
-                && at == when
-            {
-                self.heap.pop();
-                if let Some(happening) = self.happenings.remove(&number) {
-                    self.happen(happening, &mut inputs);
-                }
+            while let Some((_, happening)) = self.agenda.take(when) {
+                self.happen(happening, &mut inputs);
             }
             self.assign();
             self.tell(inputs);

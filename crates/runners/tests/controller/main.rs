@@ -8,6 +8,7 @@
 #![cfg(test)]
 
 mod cluster;
+mod complaints;
 mod forge;
 #[path = "../simulation/random.rs"]
 mod random;

@@ -4,8 +4,7 @@
 //! Pod. The forge gives registrations, assigns queued jobs to connected idle ones, refuses to remove busy ones. Faults are drawn by
 //! rates that can be turned off.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use minke_runners::demand::{JobEvent, Poll, Status};
@@ -13,6 +12,7 @@ use minke_runners::engine::{Command, Engine, ForgeRunner, Input, NotCreated, Ref
 use minke_runners::ids::{JobId, RunnerId, Slot};
 use minke_runners::life::{EndClass, Ended, PodFacts, Record, Removal};
 use minke_runners::plan::HoldReason;
+use minke_runners::simulate::Agenda;
 
 use crate::random::Random;
 
@@ -103,9 +103,7 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     engine: Option<Engine>,
     epoch: u64,
-    heap: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
-    number: u64,
+    agenda: Agenda<Happening>,
     wake: Option<Timestamp>,
     pods: BTreeMap<Slot, Pod>,
     /// When the last news of a slot arrives: the next comes after.
@@ -140,9 +138,7 @@ impl World {
             tally: Tally::default(),
             engine: None,
             epoch: 0,
-            heap: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
-            number: 0,
+            agenda: Agenda::default(),
             wake: None,
             pods: BTreeMap::new(),
             news: BTreeMap::new(),
@@ -163,9 +159,7 @@ impl World {
     }
 
     fn at(&mut self, when: Timestamp, happening: Happening) {
-        self.number += 1;
-        self.heap.push(Reverse((when.max(self.now), self.number)));
-        self.happenings.insert(self.number, happening);
+        self.agenda.put(when.max(self.now), happening);
     }
 
     fn after(&mut self, by: u64, happening: Happening) {
@@ -209,15 +203,9 @@ impl World {
 
     /// Lets everything happen until `until`.
     pub(crate) fn run_until(&mut self, until: Timestamp) {
-        while let Some(Reverse((when, number))) = self.heap.peek().copied() {
-            if when > until {
-                break;
-            }
-            self.heap.pop();
+        while let Some((when, happening)) = self.agenda.take(until) {
             self.now = when;
-            if let Some(happening) = self.happenings.remove(&number) {
-                self.happen(happening);
-            }
+            self.happen(happening);
         }
         self.now = until;
     }
@@ -366,7 +354,8 @@ impl World {
             | Command::DeletePod { .. }
             | Command::ForceDelete { .. } => self.tally.writes += 1,
         }
-        let (epoch, began, ceiling, number) = (self.epoch, self.now, self.settings.scaling.max, self.number);
+        let (epoch, began, ceiling, number) =
+            (self.epoch, self.now, self.settings.scaling.max, self.agenda.last_number());
         if let Command::Persist { uid, .. } = &command {
             self.newest_write.insert(uid.clone(), number);
         }
@@ -476,7 +465,7 @@ impl World {
         if self.pods.contains_key(&slot) {
             return Err(NotCreated::Exists);
         }
-        let uid = format!("{slot}-{}", self.number);
+        let uid = format!("{slot}-{}", self.agenda.last_number());
         let facts = PodFacts {
             uid: uid.clone(),
             scheduled: false,

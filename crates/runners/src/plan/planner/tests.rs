@@ -191,6 +191,17 @@ fn finished_jobs_are_not_replaced_while_the_window_remembers_them() {
     assert_eq!(case.at(at(5)).create, []);
 }
 
+/// ARC 3581, 3516, 3816: runners whose node had yet to come were taken away before their job began.
+#[test]
+fn a_runner_that_is_slow_to_start_stays_as_long_as_its_job_waits() {
+    let mut case = case(vec![starting(0), starting(1)], 2);
+    for minute in 0..9 {
+        let plan = case.at(at(minute * 60));
+        assert_eq!((plan.retire.len(), plan.create.len(), &plan.holds), (0, 0, &vec![]), "minute {minute}");
+        case.memory = plan.memory;
+    }
+}
+
 #[test]
 fn more_are_wanted_for_a_while_before_any_comes_if_so_configured() {
     let mut case = case(vec![], 0).scaling(|s| s.up = SignedDuration::from_secs(20));
@@ -231,6 +242,34 @@ fn a_failing_template_waits_longer_and_longer_and_tries_with_one() {
     case.runners[3] = failed(3, -20);
     let again = case.at(at(20));
     assert_eq!((again.wake_at, again.memory.breaker.failures()), (Some(at(40)), 4), "twice as long");
+}
+
+/// Its states follow each other, its Pod may be seen late, and be gone before its registration is.
+#[test]
+fn a_runner_fails_once_whatever_becomes_of_it() {
+    let why = Why::NeverStarted;
+    let with = |uid: &str, life| {
+        Some(Runner { since: at(0), pod: Some(PodFacts { uid: uid.to_owned(), ..pod() }), ..runner(0, life) })
+    };
+    let without = |since, life| Some(Runner { since: at(since), pod: None, ..runner(0, life) });
+    let draining = Life::Draining { id: id(0), why, tries: 1, due: at(60) };
+    let gone = Life::Deregistered { why };
+    let story = [
+        (without(0, draining), 1, "it never started"),
+        (without(5, gone), 1, "the forge has let it go"),
+        (with("late", gone), 1, "its Pod was made after all"),
+        (without(9, gone), 1, "and is gone"),
+        (None, 1, "nothing is left of it"),
+        (with("next", draining), 2, "the next one fails as well"),
+        (with("next", gone), 2, "once"),
+        (with("third", gone), 3, "and the one after it, seen late"),
+    ];
+    let mut case = case(vec![], 0);
+    for (second, (runner, failures, what)) in (10..).zip(story) {
+        case.runners = runner.into_iter().collect();
+        case.memory = case.at(at(second)).memory;
+        assert_eq!(case.memory.breaker.failures(), failures, "{what}");
+    }
 }
 
 #[test]
