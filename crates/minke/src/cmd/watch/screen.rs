@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use minke_core::judgement::Verdict;
 use minke_watch::Report;
 use tokio::time::Instant;
 
 use super::tell::{self, Format};
+use crate::durations;
 use crate::exit::Failure;
 use crate::output::stdout;
 
@@ -67,18 +69,16 @@ impl Screen {
         }
     }
 
-    /// What goes on, on a terminal.
+    /// What goes on, on a terminal: who waits moves, and says how long that may last; who is as wanted stands still.
     fn below(&mut self, report: &Report, name: &str, words: &str) {
         let Some(Bars { all, pods }) = &mut self.bars else { return };
         let bar = pods.entry(report.name.clone()).or_insert_with(|| {
             let bar = all.add(ProgressBar::new_spinner());
-            // The template is a constant; a wrong one shows as indicatif's default rather than ending the command.
-            let style = ProgressStyle::with_template("{spinner:.cyan} {elapsed:.dim} {prefix} {wide_msg:.dim}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.set_prefix(name.to_owned());
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
+        bar.set_style(style(standing(report), Instant::now()));
         bar.set_message(words.to_owned());
     }
 
@@ -110,7 +110,86 @@ impl Screen {
     }
 }
 
+/// What a Pod's line on a terminal has before its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// It waits; for so long at most, if that is known.
+    Waits(Option<Duration>),
+    Met,
+    Failed,
+}
+
+fn standing(report: &Report) -> Mark {
+    let left = |until: Option<Duration>| Mark::Waits(until.map(|until| until.saturating_sub(report.moment)));
+    match &report.verdict {
+        Some(Verdict::Healthy(healthy)) if healthy.ready => Mark::Met,
+        Some(Verdict::Succeeded) => Mark::Met,
+        Some(Verdict::Failed(_)) => Mark::Failed,
+        Some(Verdict::Waiting { until, .. } | Verdict::Doomed { until, .. }) => left(*until),
+        Some(Verdict::Healthy(_)) | None => Mark::Waits(None),
+    }
+}
+
+fn style(mark: Mark, now: Instant) -> ProgressStyle {
+    let (template, until) = match mark {
+        Mark::Waits(left) => {
+            ("{spinner:.cyan} {elapsed:.dim} {prefix}{left:.yellow} {wide_msg:.dim}", left.map(|left| now + left))
+        }
+        Mark::Met => ("{check:.green} {prefix} {wide_msg:.dim}", None),
+        Mark::Failed => ("{cross:.red} {prefix} {wide_msg:.dim}", None),
+    };
+    let mark = |text: &'static str| {
+        move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // A line that can't be drawn is drawn again.
+            let _ = out.write_str(text);
+        }
+    };
+    let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            let _ = write!(out, " [{} left]", durations::age(left));
+        }
+    };
+    // The templates are constants; a wrong one shows as indicatif's default rather than ending the command.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
+    style.with_key("left", left).with_key("check", mark("✓")).with_key("cross", mark("✗"))
+}
+
 /// `+1.2s`, `+75s`.
 fn seconds(elapsed: Duration) -> String {
     if elapsed.as_secs() < 60 { format!("+{:.1}s", elapsed.as_secs_f64()) } else { format!("+{}s", elapsed.as_secs()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use minke_core::judgement::{Healthy, Stage};
+
+    use super::*;
+
+    #[test]
+    fn who_waits_says_how_long_that_may_last_and_who_is_ready_stands_still() {
+        let of = |verdict| {
+            standing(&Report {
+                verdict: Some(verdict),
+                moment: Duration::from_secs(20),
+                ..Report::unseen("ns", "web", 1, Timestamp::UNIX_EPOCH)
+            })
+        };
+        let waiting = |until| Verdict::Waiting { stage: Stage::Scheduling, why: None, until };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(of(waiting(seconds(80))), Mark::Waits(seconds(60)));
+        assert_eq!(of(waiting(None)), Mark::Waits(None));
+        assert_eq!(of(Verdict::Healthy(Healthy { ready: true, notes: Vec::new() })), Mark::Met);
+        assert_eq!(of(Verdict::Healthy(Healthy { ready: false, notes: Vec::new() })), Mark::Waits(None));
+    }
+
+    #[test]
+    fn every_template_can_be_drawn() {
+        for mark in [Mark::Waits(Some(Duration::from_secs(90))), Mark::Waits(None), Mark::Met, Mark::Failed] {
+            let drawn = ProgressBar::hidden();
+            drawn.set_style(style(mark, Instant::now()));
+            drawn.tick();
+        }
+    }
 }

@@ -55,8 +55,8 @@ enum Standing {
 pub(super) struct Board {
     wanted: Wanted,
     by_labels: bool,
-    /// By namespace, name, and, for Pods found by labels, uid.
-    pods: BTreeMap<(String, String, String), Standing>,
+    /// By namespace, name, and, for Pods found by labels, uid; with what was said of each last.
+    pods: BTreeMap<(String, String, String), (Standing, Option<String>)>,
 }
 
 /// The exit code for a cause: by category, and what a node refused by itself.
@@ -76,7 +76,7 @@ pub(super) fn exit_of(cause: Cause) -> Exit {
 impl Board {
     /// A watch of these Pods, or of whatever has the labels.
     pub(super) fn new(wanted: Wanted, targets: Vec<(String, String)>, by_labels: bool) -> Self {
-        let open = |(namespace, name)| ((namespace, name, String::new()), Standing::Open);
+        let open = |(namespace, name)| ((namespace, name, String::new()), (Standing::Open, None));
         Self { wanted, by_labels, pods: targets.into_iter().map(open).collect() }
     }
 
@@ -107,17 +107,22 @@ impl Board {
                 Some(Verdict::Healthy(_) | Verdict::Waiting { .. } | Verdict::Doomed { .. }) | None,
             ) => Standing::Open,
         };
-        self.pods.insert(key, standing);
-        let mut counted = self.pods.values().filter(|s| **s != Standing::Dropped).peekable();
+        self.pods.insert(key, (standing, super::tell::words(&report)));
+        let mut counted =
+            self.pods.values().map(|(standing, _)| *standing).filter(|s| *s != Standing::Dropped).peekable();
         let some = counted.peek().is_some();
-        if some && counted.all(|standing| *standing == Standing::Met) { State::Reached } else { State::Waiting }
+        if some && counted.all(|standing| standing == Standing::Met) { State::Reached } else { State::Waiting }
     }
 
-    /// The Pods that are not as wanted.
+    /// The Pods that are not as wanted, each with what holds it up.
     pub(super) fn unfinished(&self) -> Vec<String> {
-        let open = self.pods.iter().filter(|(_, standing)| **standing == Standing::Open);
-        let names: Vec<String> = open.map(|((namespace, name, _), _)| format!("{namespace}/{name}")).collect();
-        if names.is_empty() { vec!["there is no such pod".to_owned()] } else { names }
+        let open = self.pods.iter().filter(|(_, (standing, _))| *standing == Standing::Open);
+        let told = |((namespace, name, _), (_, words)): (&(String, String, String), &(Standing, Option<String>))| {
+            let words = words.as_ref().map(|words| format!(" ({words})")).unwrap_or_default();
+            format!("{namespace}/{name}{words}")
+        };
+        let told: Vec<String> = open.map(told).collect();
+        if told.is_empty() { vec!["there is no such pod".to_owned()] } else { told }
     }
 }
 
@@ -163,6 +168,8 @@ mod tests {
         let mut board = named(Wanted::Ready, &["a", "b"]);
         assert_eq!(board.take(report("a", "1", ready())), State::Waiting);
         assert_eq!(board.unfinished(), ["ns/b"]);
+        board.take(Report { whereabouts: Whereabouts::Missing, ..report("b", "2", None) });
+        assert_eq!(board.unfinished(), ["ns/b (there is no such pod yet)"]);
         assert_eq!(board.take(report("b", "2", Some(Verdict::Succeeded))), State::Reached);
     }
 
