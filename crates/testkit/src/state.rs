@@ -1,12 +1,15 @@
 //! State directories of one test.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// A state and a run directory of their own, unmounted and removed on drop.
+/// A state and a run directory of their own. On drop they are unmounted and removed, and so are the empty cgroups of an instance
+/// of Minke on them.
 #[derive(Debug)]
 pub struct TempState {
     root: TempDir,
@@ -60,6 +63,44 @@ impl TempState {
             .filter(|path| path.starts_with(self.root.path()))
             .collect()
     }
+
+    /// Processes that name the root on their command line: an agent and its shims.
+    #[must_use]
+    pub fn processes(&self) -> Vec<(i32, String)> {
+        let root = self.root.path().display().to_string();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let of = |entry: std::fs::DirEntry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            command.contains(&root).then_some((pid, command))
+        };
+        entries.filter_map(of).collect()
+    }
+
+    /// The cgroups of an instance of Minke on these directories, one a hierarchy that has it. Its Pods' are below.
+    #[must_use]
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        // Eight digits of the state directory's hash, as the program names it.
+        let hash = Sha256::digest(self.state().as_os_str().as_bytes());
+        let name = format!("minke-{}", hex::encode(&hash[..4]));
+        let root = Path::new("/sys/fs/cgroup");
+        let hierarchies = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+        let groups = hierarchies.chain([root.to_owned()]).map(|hierarchy| hierarchy.join(&name));
+        groups.filter(|group| group.is_dir()).collect()
+    }
+}
+
+/// Removes a cgroup and those below it. One that still has a process stays.
+fn remove_cgroup(group: &Path) {
+    for below in std::fs::read_dir(group).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_cgroup(&below.path());
+        }
+    }
+    if let Err(error) = std::fs::remove_dir(group) {
+        eprintln!("can't remove {}: {error}", group.display());
+    }
 }
 
 impl Drop for TempState {
@@ -68,6 +109,9 @@ impl Drop for TempState {
             if let Err(error) = unmount(path, UnmountFlags::DETACH) {
                 eprintln!("can't unmount {}: {error}", path.display());
             }
+        }
+        for group in self.cgroups() {
+            remove_cgroup(&group);
         }
     }
 }

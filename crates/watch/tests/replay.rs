@@ -44,8 +44,10 @@ struct Recording {
 }
 
 fn recordings() -> Vec<Recording> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let embedded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let directories = [embedded.join("kube-apiserver"), embedded];
+    let entries = directories.iter().flat_map(|directory| std::fs::read_dir(directory).unwrap());
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
     paths.sort();
     let read = |path: &PathBuf| {

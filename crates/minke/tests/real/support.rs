@@ -231,17 +231,9 @@ impl Instance {
         value["bridge"].as_str().map(ToOwned::to_owned)
     }
 
-    /// Processes that name the instance on their command line: its agent and its shims.
+    /// Its agent and its shims.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
-        let root = self.root().to_str().unwrap().to_owned();
-        let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let of = |entry: std::fs::DirEntry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            command.contains(&root).then_some((pid, command))
-        };
-        entries.filter_map(of).collect()
+        self.place.processes()
     }
 
     /// Kills them, and what is left in cgroups of Pods.
@@ -254,31 +246,16 @@ impl Instance {
 
     /// Cgroups of Pods, on every hierarchy.
     pub(crate) fn pod_cgroups(&self) -> Vec<PathBuf> {
-        let uids: Vec<String> = self.instance_name().into_iter().collect();
         let mut found = Vec::new();
-        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path());
-        for hierarchy in hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]) {
-            for name in &uids {
-                collect_pods(&hierarchy.join(name), &mut found);
-            }
+        for group in self.place.cgroups() {
+            collect_pods(&group, &mut found);
         }
         found
     }
 
     /// The instance's own cgroup, on every hierarchy: empty directories may be left of it.
     pub(crate) fn cgroup_roots(&self) -> Vec<PathBuf> {
-        let name = self.instance_name().unwrap_or_default();
-        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|e| e.path());
-        let roots = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(&name));
-        roots.filter(|root| root.exists()).collect()
-    }
-
-    /// The instance's cgroup, `minke-…`: eight digits of the state directory's hash.
-    fn instance_name(&self) -> Option<String> {
-        use sha2::{Digest, Sha256};
-        use std::os::unix::ffi::OsStrExt;
-        let hash = Sha256::digest(self.place.state().as_os_str().as_bytes());
-        Some(format!("minke-{}", hex::encode(&hash[..4])))
+        self.place.cgroups()
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Programs {
     pub apiserver: PathBuf,
     /// etcd.
     pub etcd: PathBuf,
+    /// kube-scheduler, where `e2e/kube/build kube-scheduler` has built it.
+    pub scheduler: Option<PathBuf>,
 }
 
 impl Programs {
@@ -41,7 +43,8 @@ impl Programs {
     /// [`Unavailable`] if they have not been built.
     pub fn get(cache: &Path) -> Result<Self, Unavailable> {
         let cache = std::env::var_os("MINKE_KUBE_CACHE").map_or_else(|| cache.to_owned(), PathBuf::from).join(VERSION);
-        let found = Self { apiserver: cache.join("kube-apiserver"), etcd: cache.join("etcd") };
+        let scheduler = Some(cache.join("kube-scheduler")).filter(|program| program.is_file());
+        let found = Self { apiserver: cache.join("kube-apiserver"), etcd: cache.join("etcd"), scheduler };
         if found.apiserver.is_file() && found.etcd.is_file() {
             return Ok(found);
         }
@@ -52,7 +55,8 @@ impl Programs {
 /// A running kube-apiserver with its etcd. When dropped, both are gone with everything that they wrote.
 #[derive(Debug)]
 pub struct KubeApi {
-    // Ends before etcd, and both before their directory.
+    // They end in this order, and before their directory.
+    scheduler: Option<Owned>,
     server: Owned,
     etcd: Owned,
     root: TempDir,
@@ -112,6 +116,8 @@ impl KubeApi {
             ("etcd-servers", clients),
             ("bind-address", address.ip().to_string()),
             ("secure-port", address.port().to_string()),
+            // It is not found out where there is no network but loopback.
+            ("advertise-address", address.ip().to_string()),
             ("tls-cert-file", text("server.crt")),
             ("tls-private-key-file", text("server.key")),
             ("token-auth-file", text("tokens.csv")),
@@ -125,9 +131,26 @@ impl KubeApi {
             ("endpoint-reconciler-type", "none".to_owned()),
         ]);
         let server = Owned(spawn(&programs.apiserver, &server, &path("server.log"))?);
-        let mut this = Self { server, etcd, root, address, certificate };
+        let mut this = Self { scheduler: None, server, etcd, root, address, certificate };
         this.ready().await?;
         Ok(this)
+    }
+
+    /// Starts its scheduler, which goes with it.
+    ///
+    /// # Errors
+    /// The program can't be started.
+    pub fn schedule(&mut self, program: &Path) -> io::Result<()> {
+        let kubeconfig = self.root.path().join("scheduler.conf");
+        self.kubeconfig(&kubeconfig)?;
+        let arguments = flags(&[
+            ("kubeconfig", kubeconfig.display().to_string()),
+            ("leader-elect", "false".to_owned()),
+            // It is asked nothing.
+            ("secure-port", "0".to_owned()),
+        ]);
+        self.scheduler = Some(Owned(spawn(program, &arguments, &self.root.path().join("scheduler.log"))?));
+        Ok(())
     }
 
     async fn ready(&mut self) -> io::Result<()> {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// One thing that was told.
 #[derive(Debug, Clone)]
-pub(crate) enum Told {
+pub(super) enum Told {
     Seen(Box<Pod>),
     Gone(Box<Pod>),
     Event(Box<Event>),
@@ -25,14 +25,14 @@ pub(crate) enum Told {
 type Log = Arc<Mutex<BTreeMap<String, Vec<(Instant, Told)>>>>;
 
 /// Watches a namespace as long as it lives.
-pub(crate) struct Recorder {
+pub(super) struct Recorder {
     log: Log,
     _tasks: JoinSet<()>,
 }
 
 impl Recorder {
     /// Records from now on. Nothing may be there yet.
-    pub(crate) fn start(client: &Client) -> Self {
+    pub(super) fn start(client: &Client) -> Self {
         let log = Log::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(pods(Api::default_namespaced(client.clone()), Arc::clone(&log)));
@@ -41,12 +41,12 @@ impl Recorder {
     }
 
     /// What was told of a Pod.
-    pub(crate) fn of(&self, name: &str) -> Vec<(Instant, Told)> {
+    pub(super) fn of(&self, name: &str) -> Vec<(Instant, Told)> {
         self.log.lock().unwrap().get(name).cloned().unwrap_or_default()
     }
 
     /// Writes what was told of a Pod, for a test that expects this cause.
-    pub(crate) fn write(&self, directory: &Path, name: &str, cause: Cause, maker: &str) {
+    pub(super) fn write(&self, directory: &Path, name: &str, cause: Cause, maker: &str) {
         let told = self.of(name);
         let Some((first, _)) = told.first() else { return };
         let mut lines = vec![json!({"name": name, "cause": cause, "maker": maker})];
@@ -118,7 +118,7 @@ where
 }
 
 /// When it could first be known from what was told: by someone who sees everything at once and waits for nothing.
-pub(crate) fn first_known(told: &[(Instant, Told)]) -> Option<Instant> {
+pub(super) fn first_known(told: &[(Instant, Told)]) -> Option<Instant> {
     let mut policy = Policy::default();
     policy.budgets = policy.budgets.fail_fast();
     policy.budgets.settle = Duration::ZERO;

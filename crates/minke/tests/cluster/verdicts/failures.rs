@@ -5,15 +5,19 @@ use minke_testkit::registry::{Access, Fault, On};
 use minke_testkit::{BUSYBOX, Compression, ImageBuilder, ImageIndex, Layer, Platform, Registry, busybox_image};
 use serde_json::{Value, json};
 
+use crate::node::{ELSEWHERE, NODE, POOR};
+
 /// Who makes it fail.
 #[derive(Debug, Clone)]
-pub(crate) enum Story {
-    /// The node, by running it.
+pub(super) enum Story {
+    /// Its node, by running it; or the scheduler, by finding none.
     Runs,
-    /// The node, told to make room once it runs.
-    Evicted,
     /// Whoever deletes it through the API once it runs.
     Deleted,
+    /// Whoever evicts it through the API once it runs, as a drain does.
+    Drained,
+    /// The scheduler, which needs its place for this Pod once it runs.
+    Preempted(Value),
     /// Controllers: these statuses are written, one after the other.
     Written(Vec<Value>),
     /// The same, then it is deleted with no grace.
@@ -24,17 +28,17 @@ pub(crate) enum Story {
 
 /// One way to fail.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) name: &'static str,
-    pub(crate) spec: Value,
-    pub(crate) story: Story,
-    pub(crate) cause: Cause,
+pub(super) struct Failure {
+    pub(super) name: &'static str,
+    pub(super) spec: Value,
+    pub(super) story: Story,
+    pub(super) cause: Cause,
     /// What `minke watch` ends with.
-    pub(crate) code: i32,
+    pub(super) code: i32,
 }
 
 /// Registries, each with its own vice.
-pub(crate) struct Registries {
+pub(super) struct Registries {
     good: Registry,
     closed: Registry,
     limiting: Registry,
@@ -44,7 +48,7 @@ pub(crate) struct Registries {
 }
 
 impl Registries {
-    pub(crate) async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let good = Registry::start().await.unwrap();
         let access = Access::Basic { user: "somebody".to_owned(), password: "else".to_owned() };
         let closed = Registry::with_access(access).await.unwrap();
@@ -71,8 +75,14 @@ fn container(image: &str, command: &[&str]) -> Value {
 }
 
 fn pod(restart: &str, container: &Value) -> Value {
-    json!({"nodeName": crate::node::NODE, "restartPolicy": restart, "terminationGracePeriodSeconds": 1,
+    json!({"nodeName": NODE, "restartPolicy": restart, "terminationGracePeriodSeconds": 1,
            "automountServiceAccountToken": false, "containers": [container]})
+}
+
+/// With its place given.
+fn on(node: &str, mut spec: Value) -> Value {
+    spec["nodeName"] = json!(node);
+    spec
 }
 
 /// A container with more to it.
@@ -95,8 +105,8 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     json!([{"type": kind, "status": status, "reason": reason, "message": message}])
 }
 
-/// All of them.
-pub(crate) fn all(registries: &Registries, taken_port: u16) -> Vec<Failure> {
+/// All of them. What a scheduler does is written by hand where there is none.
+pub(super) fn all(registries: &Registries, taken_port: u16, schedules: bool) -> Vec<Failure> {
     let good = registries.image.as_str();
     let sh = |script: &str| container(good, &["sh", "-c", script]);
     let never = |container: &Value| pod("Never", container);
@@ -107,9 +117,10 @@ pub(crate) fn all(registries: &Registries, taken_port: u16) -> Vec<Failure> {
         spec.as_object_mut().unwrap().remove("nodeName");
         spec
     };
+    let elsewhere = || on(ELSEWHERE, sleeps());
     let of = |name, spec, cause, code| Failure { name, spec, story: Story::Runs, cause, code };
-    let written =
-        |name, spec, status, cause, code| Failure { name, spec, story: Story::Written(vec![status]), cause, code };
+    let after = |name, spec, story, cause, code| Failure { name, spec, story, cause, code };
+    let written = |name, spec, status, cause, code| after(name, spec, Story::Written(vec![status]), cause, code);
 
     let absent = format!("{}/test/absent:1", registries.good.host());
     let denied = format!("{}/test/busybox:1", registries.closed.host());
@@ -121,23 +132,44 @@ pub(crate) fn all(registries: &Registries, taken_port: u16) -> Vec<Failure> {
         json!([{"name": "prepare", "image": good, "command": ["sh", "-c", "echo no disk; exit 7"]}]);
     let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut late = sleeps();
-    late["activeDeadlineSeconds"] = json!(1);
+    late["activeDeadlineSeconds"] = json!(8);
     let mut lacking = sleeps();
     lacking["volumes"] = json!([{"name": "data", "hostPath": {"path": "/nonexistent/data", "type": "Directory"}}]);
     lacking["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
     let mut gated = anywhere();
     gated["schedulingGates"] = json!([{"name": "example.com/quota"}]);
+    // More than it asks for, on a node that thinks it has no memory: the first to go.
+    let greedy = with(sh("sleep 1000"), "resources", json!({"requests": {"memory": "1"}}));
+    let greedy = on(POOR, never(&greedy));
+    let mut writes = never(&with(
+        sh("head -c 3000000 /dev/zero > /data/x; sleep 1000"),
+        "volumeMounts",
+        json!([{"name": "data", "mountPath": "/data"}]),
+    ));
+    writes["volumes"] = json!([{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]);
+    let mut nowhere = anywhere();
+    nowhere["nodeSelector"] = json!({"example.com/disk": "none"});
+    // Two that can't be on one node.
+    let mut victim = anywhere();
+    victim["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 31999}]);
+    let mut important = victim.clone();
+    important["priorityClassName"] = json!("system-node-critical");
     let disrupted = |reason: &str| runs(&condition("DisruptionTarget", "True", reason, "by the test"));
-    let gone = |name, reason, cause| {
-        let story = Story::WrittenAndDeleted(vec![disrupted(reason)]);
-        Failure { name, spec: anywhere(), story, cause, code: 5 }
-    };
-    let told = |name, reason, message, cause, code| Failure {
-        name,
-        spec: anywhere(),
-        story: Story::Told(reason, message),
-        cause,
-        code,
+    let gone =
+        |name, reason, cause| after(name, elsewhere(), Story::WrittenAndDeleted(vec![disrupted(reason)]), cause, 5);
+    let told = |name, reason, message, cause, code| after(name, elsewhere(), Story::Told(reason, message), cause, code);
+    let (preempted, unschedulable) = if schedules {
+        (
+            after("preempted", victim, Story::Preempted(important), Cause::Preempted, 5),
+            of("unschedulable", nowhere, Cause::Unschedulable, 5),
+        )
+    } else {
+        let why = condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.");
+        let status = json!({"phase": "Pending", "conditions": why});
+        (
+            gone("preempted", "PreemptionByScheduler", Cause::Preempted),
+            written("unschedulable", nowhere, status, Cause::Unschedulable, 5),
+        )
     };
     vec![
         of("image-missing", image(&absent), Cause::ImageNotFound, 6),
@@ -186,52 +218,40 @@ pub(crate) fn all(registries: &Registries, taken_port: u16) -> Vec<Failure> {
             4,
         ),
         of("volume-missing", lacking, Cause::VolumeMissing, 6),
-        Failure { name: "evicted", spec: sleeps(), story: Story::Evicted, cause: Cause::Evicted, code: 5 },
-        Failure { name: "deleted", spec: sleeps(), story: Story::Deleted, cause: Cause::Deleted, code: 8 },
-        // What no single machine makes: written as its controllers write it.
-        gone("api-evicted", "EvictionByEvictionAPI", Cause::ApiEvicted),
-        gone("preempted", "PreemptionByScheduler", Cause::Preempted),
+        of("evicted", greedy, Cause::Evicted, 5),
+        of("writes-too-much", writes, Cause::StorageLimit, 1),
+        after("deleted", sleeps(), Story::Deleted, Cause::Deleted, 8),
+        after("api-evicted", sleeps(), Story::Drained, Cause::ApiEvicted, 5),
+        preempted,
+        unschedulable,
+        // The API says so itself.
+        of("gated", gated, Cause::SchedulingGated, 6),
+        // What no such cluster makes: written as its controllers write it.
         gone("taint-evicted", "DeletionByTaintManager", Cause::TaintEvicted),
         written(
-            "unschedulable",
-            anywhere(),
-            json!({"phase": "Pending", "conditions": condition("PodScheduled", "False", "Unschedulable",
-                   "0/3 nodes are available: 3 Insufficient cpu.")}),
-            Cause::Unschedulable,
-            5,
-        ),
-        written(
-            "gated",
-            gated,
-            json!({"phase": "Pending", "conditions": condition("PodScheduled", "False", "SchedulingGated",
-                   "Scheduling is blocked due to non-empty scheduling gates")}),
-            Cause::SchedulingGated,
-            6,
-        ),
-        written(
             "node-lost",
-            anywhere(),
+            elsewhere(),
             runs(&condition("Ready", "False", "NodeNotReady", "Node is not ready")),
             Cause::NodeLost,
             5,
         ),
         written(
             "node-shutdown",
-            anywhere(),
+            elsewhere(),
             json!({"phase": "Failed", "reason": "Terminated",
                    "message": "Pod was terminated in response to imminent node shutdown."}),
             Cause::NodeShutdown,
             5,
         ),
-        written("unsigned", anywhere(), waits("SignatureValidationFailed", "no signature"), Cause::ImageSignature, 6),
+        written("unsigned", elsewhere(), waits("SignatureValidationFailed", "no signature"), Cause::ImageSignature, 6),
         written(
             "runtime-slow",
-            anywhere(),
+            elsewhere(),
             waits("CreateContainerError", "context deadline exceeded"),
             Cause::RuntimeSlow,
             5,
         ),
-        written("brand-new", anywhere(), waits("ReasonOfTomorrow", "nobody knows it"), Cause::UnknownWaiting, 5),
+        written("brand-new", elsewhere(), waits("ReasonOfTomorrow", "nobody knows it"), Cause::UnknownWaiting, 5),
         told("no-sandbox", "FailedCreatePodSandBox", "plugin type=\"bridge\" failed", Cause::SandboxFailed, 5),
         told(
             "no-runtime-class",
