@@ -37,7 +37,7 @@ pub(crate) struct ApiSettings {
 #[derive(Debug)]
 pub(crate) struct Api {
     /// Signs certificates of its clients.
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     /// Its address, as an URL.
     pub(crate) url: String,
     /// How an administrator reaches it.
@@ -61,6 +61,7 @@ impl Api {
         let pki = settings.data_dir.join("pki");
         // The directory is made by its owner alone, so that nothing below it needs more care.
         let authority = Authority::open(&pki, SystemClock.now())
+            .map(Arc::new)
             .map_err(|error| Failure::because("can't set up the server's certificates", &error))?;
         let store = Store::open(&settings.data_dir.join("api.redb"), HistoryLimits::default())
             .map_err(|error| Failure::because("can't open the server's objects", &error))?;
@@ -75,6 +76,7 @@ impl Api {
         let root_certificate = authority.certificate().to_owned();
         let accounts = Accounts { issuer, root_certificate, mount: settings.mounts_tokens };
         let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(accounts);
+        let engine = engine.with_authority(authority.clone());
         engine.prepare().await.map_err(|error| Failure::because("can't make the first objects", &error))?;
         let server = Server::bind(settings.listen, engine.clone(), tokens, Limits::default())
             .await

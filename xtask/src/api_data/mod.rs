@@ -43,6 +43,7 @@ const ROOTS: &[(&str, &str, &str)] = &[
     ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1", "SubjectAccessReview"),
     ("autoscaling", "v1", "Scale"),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
     ("coordination.k8s.io", "v1", "Lease"),
     ("events.k8s.io", "v1", "Event"),
     ("node.k8s.io", "v1", "RuntimeClass"),

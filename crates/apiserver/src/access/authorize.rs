@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::roles::{self, Rule, Scope};
-use super::{ADMINISTRATORS, AUTHENTICATED, CONTROLLERS, Identity, MONITORS};
+use super::{ADMINISTRATORS, AUTHENTICATED, BOOTSTRAPPERS, CONTROLLERS, Identity, MONITORS};
 use crate::error::ApiError;
 
 /// What someone is about to do.
@@ -32,6 +32,9 @@ fn roles(identity: &Identity) -> Vec<&'static [Rule]> {
     }
     if identity.node().is_some() {
         roles.push(roles::NODE);
+    }
+    if is(BOOTSTRAPPERS) {
+        roles.push(roles::BOOTSTRAPPER);
     }
     match identity.user.as_str() {
         "system:kube-scheduler" => roles.push(roles::SCHEDULER),

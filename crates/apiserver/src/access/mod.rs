@@ -11,6 +11,7 @@ mod claims;
 mod issuer;
 mod name;
 mod private;
+mod request;
 mod restrict;
 mod roles;
 mod tokens;
@@ -20,11 +21,16 @@ pub use authorize::{Attempt, allows, allows_path, forbidden, forbidden_path, rul
 pub use claims::{Bound, Claims, TokenError};
 pub use issuer::{ISSUER, Issuer};
 pub(crate) use name::identity_of;
+#[cfg(test)]
+pub(crate) use request::tests::request as certificate_request;
+pub use request::{CertificateRequest, RequestError};
 pub use restrict::{creates, refers, touches};
 pub use tokens::Tokens;
 
 /// Those who may everything.
 pub const ADMINISTRATORS: &str = "system:masters";
+/// Those who become nodes.
+pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// Nodes.
 pub const NODES: &str = "system:nodes";
 /// Those who make and end Pods for others.

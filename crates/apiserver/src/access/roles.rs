@@ -37,6 +37,7 @@ const fn rule(verbs: &'static [&'static str], group: &'static str, resources: &'
     Rule { verbs, group, resources, scope: Scope::All }
 }
 
+const CERTIFICATES: &str = "certificates.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const NODE_LEASES: &str = "kube-node-lease";
 
@@ -47,6 +48,12 @@ pub(super) const ADMINISTRATOR: &[Rule] = &[rule(&["*"], "*", &["*"])];
 pub(super) const KNOWN: &[Rule] = &[
     rule(CREATE, "authentication.k8s.io", &["selfsubjectreviews"]),
     rule(CREATE, "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+];
+
+/// Who becomes a node: asks for its certificate, and sees the answer. `nodeclient` is what the approver asks about.
+pub(super) const BOOTSTRAPPER: &[Rule] = &[
+    rule(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
+    rule(CREATE, CERTIFICATES, &["certificatesigningrequests/nodeclient"]),
 ];
 
 /// A node: what its kubelet does. What of it is limited to its own Pods is decided with the objects at hand.
@@ -64,6 +71,9 @@ pub(super) const NODE: &[Rule] = &[
     rule(READ, "scheduling.k8s.io", &["priorityclasses"]),
     rule(CREATE, "authentication.k8s.io", &["tokenreviews"]),
     rule(CREATE, "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
+    // The next certificate before this one ends.
+    rule(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
+    rule(CREATE, CERTIFICATES, &["certificatesigningrequests/selfnodeclient"]),
     Rule { verbs: &["get", "patch", "update"], group: "", resources: &["nodes", "nodes/status"], scope: Scope::Own },
     Rule { verbs: CREATE, group: COORDINATION, resources: &["leases"], scope: Scope::Namespace(NODE_LEASES) },
     Rule {

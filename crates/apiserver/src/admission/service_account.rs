@@ -72,7 +72,7 @@ fn mount(pod: &mut Value, facts: &dyn Facts) {
     let name = own.unwrap_or_else(|| format!("{VOLUME}{}", facts.suffix()));
     let mut mounted = false;
     for kind in ["initContainers", "containers"] {
-        for container in pod["spec"][kind].as_array_mut().into_iter().flatten() {
+        for container in pod["spec"].get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
             let mounts = list(container, "volumeMounts");
             if !mounts.iter().any(|mount| mount["mountPath"] == MOUNT) {
                 mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT}));

@@ -7,7 +7,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use super::caretaker::without;
+use super::collect::without;
 use super::options::WriteOptions;
 use super::{DeleteOptions, Engine, ListOptions, Part, Place, meta};
 use crate::custom::{FINALIZER, Settled, settle};

@@ -15,6 +15,8 @@
 mod accounts;
 mod bind;
 mod caretaker;
+mod certify;
+mod collect;
 mod create;
 mod definitions;
 mod delete;
@@ -24,6 +26,7 @@ mod meta;
 mod options;
 mod patch;
 mod references;
+mod relations;
 mod scale;
 mod scheduling;
 mod selector;
@@ -49,6 +52,7 @@ pub use patch::{PATCH_TYPES, PatchKind, Patched};
 pub use selector::{FieldSelector, LabelSelector, Selection};
 pub use watch::{Watch, WatchItem};
 
+use crate::access::Authority;
 use crate::custom::Kinds;
 use crate::error::ApiError;
 use crate::kinds::{Kind, find};
@@ -64,6 +68,8 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     kinds: Arc<Kinds>,
     accounts: Option<Arc<Accounts>>,
+    /// Signs the certificates that are asked for and approved.
+    authority: Option<Arc<Authority>>,
     /// Held while an address is given to a Service.
     allocations: Arc<tokio::sync::Mutex<()>>,
 }
@@ -79,6 +85,8 @@ pub enum Part {
     Ephemeral,
     /// The resources of a Pod that runs.
     Resize,
+    /// Whether what somebody asks for is approved.
+    Approval,
 }
 
 /// An object as it is stored: a custom one in its storage version, one that is another one in other words as that one.
@@ -128,7 +136,7 @@ impl Place<'_> {
 impl Engine {
     /// An engine over a store. Objects that every server has are made by [`Engine::prepare`].
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, kinds: Arc::default(), accounts: None, allocations: Arc::default() }
+        Self { store, clock, kinds: Arc::default(), accounts: None, authority: None, allocations: Arc::default() }
     }
 
     /// Makes what every server has and this one lacks.

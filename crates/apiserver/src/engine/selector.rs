@@ -11,9 +11,13 @@ enum Requirement {
     NotIn(String, Vec<String>),
     Exists(String),
     Absent(String),
+    /// A number above this one.
+    Above(String, i64),
+    /// A number below this one.
+    Below(String, i64),
 }
 
-/// `a=b,c!=d,e in (f,g),h,!i`: all of them hold.
+/// `a=b,c!=d,e in (f,g),h,!i,j>1`: all of them hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -78,6 +82,12 @@ impl<'a> Parser<'a> {
         Ok(value.to_owned())
     }
 
+    fn number(&mut self) -> Result<i64, String> {
+        let value = self.value()?;
+        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+        value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: {why}"))
+    }
+
     fn set(&mut self) -> Result<Vec<String>, String> {
         if !self.take("(") {
             return Err(format!("found '{}', expected: '('", self.0));
@@ -105,13 +115,19 @@ impl<'a> Parser<'a> {
         if self.take("==") || self.take("=") {
             return Ok(Requirement::In(key, vec![self.value()?]));
         }
+        if self.take(">") {
+            return Ok(Requirement::Above(key, self.number()?));
+        }
+        if self.take("<") {
+            return Ok(Requirement::Below(key, self.number()?));
+        }
         if self.0.is_empty() || self.0.starts_with(',') {
             return Ok(Requirement::Exists(key));
         }
         match self.word() {
             "in" => Ok(Requirement::In(key, self.set()?)),
             "notin" => Ok(Requirement::NotIn(key, self.set()?)),
-            other => Err(format!("found '{other}', expected: in, notin, =, ==, !=")),
+            other => Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         }
     }
 }
@@ -143,12 +159,15 @@ impl LabelSelector {
     }
 
     fn matches(&self, attributes: &Attributes) -> bool {
+        let number = |key: &str| attributes.label(key).and_then(|value| value.parse::<i64>().ok());
         self.0.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => attributes.label(key).is_some_and(|v| values.iter().any(|x| x == v)),
             // What has no such label has none of the values.
             Requirement::NotIn(key, values) => attributes.label(key).is_none_or(|v| values.iter().all(|x| x != v)),
             Requirement::Exists(key) => attributes.label(key).is_some(),
             Requirement::Absent(key) => attributes.label(key).is_none(),
+            Requirement::Above(key, least) => number(key).is_some_and(|number| number > *least),
+            Requirement::Below(key, most) => number(key).is_some_and(|number| number < *most),
         })
     }
 }
@@ -251,7 +270,7 @@ mod tests {
 
     #[test]
     fn label_selectors_select_as_upstream_documents_it() {
-        let object = labels(&[("app", "web"), ("tier", "front"), ("empty", "")]);
+        let object = labels(&[("app", "web"), ("tier", "front"), ("empty", ""), ("size", "7")]);
         for yes in [
             "",
             "app=web",
@@ -267,13 +286,28 @@ mod tests {
             "empty=",
             "empty in ()",
             "app in (web),!nope,tier",
+            "size>6,size<8",
         ] {
             assert!(LabelSelector::parse(yes).unwrap().matches(&object), "{yes}");
         }
-        for no in ["app=db", "nope=x", "nope", "!app", "app notin (web)", "app in (db),tier", "nope in ()"] {
+        for no in [
+            "app=db",
+            "nope=x",
+            "nope",
+            "!app",
+            "app notin (web)",
+            "app in (db),tier",
+            "nope in ()",
+            "size>7",
+            "size<7",
+            "app>1",
+            "nope<9",
+        ] {
             assert!(!LabelSelector::parse(no).unwrap().matches(&object), "{no}");
         }
-        for bad in ["=x", "a in b", "a in (b", "a b", "a,,b", "a=b c", "a=b,", "(", "a=(b)", "a in (b,c) d"] {
+        for bad in
+            ["=x", "a in b", "a in (b", "a b", "a,,b", "a=b c", "a=b,", "(", "a=(b)", "a in (b,c) d", "a>b", "a<"]
+        {
             assert!(LabelSelector::parse(bad).is_err(), "{bad}");
         }
     }

@@ -13,10 +13,13 @@ const LONGEST: usize = 128;
 pub(super) fn writer<'a>(manager: &'a str, api_version: &'a str, kind: &Kind, part: Part, now: &'a str) -> Writer<'a> {
     let manager = manager.char_indices().nth(LONGEST).map_or(manager, |(at, _)| &manager[..at]);
     let (subresource, ignored): (_, &[&[&str]]) = match part {
+        Part::Main if kind.approved => ("", &[&["spec"], &["status"]]),
         Part::Main if kind.status => ("", &[&["status"]]),
         Part::Main => ("", &[]),
         Part::Ephemeral => ("ephemeralcontainers", &[&["status"]]),
         Part::Resize => ("resize", &[&["status"]]),
+        Part::Approval => ("approval", &[&["spec"], &["status", "certificate"]]),
+        Part::Status if kind.approved => ("status", &[&["spec"], &["status", "conditions"]]),
         Part::Status => ("status", &[&["spec"], &["metadata", "ownerReferences"], &["metadata", "deletionTimestamp"]]),
     };
     Writer { manager, api_version, subresource, ignored, now }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::options::WriteOptions;
 use super::{Engine, MOST_TRIES, Part, Place, draft, error, meta, track};
 use crate::error::ApiError;
+use crate::kinds::certificate::{self, Writes};
 use crate::kinds::{Deletion, Kind, ephemeral, resize, take_ephemeral, take_resources, without_ephemeral};
 use crate::store::{Change, Entry, Expect, Proposal, Refused, StoreError};
 
@@ -24,11 +25,21 @@ fn merge(kind: &Kind, part: Part, mut new: Value, old: &Value) -> Value {
         }
     }
     match part {
+        // What somebody asked for and what came of it: neither is changed by writing the object.
+        Part::Main if kind.approved => carry(&mut new, old, |field| matches!(field, "spec" | "status")),
         Part::Main if kind.status => carry(&mut new, old, |field| field == "status"),
         Part::Main => {}
         Part::Ephemeral => return taken(take_ephemeral(&new, old), &new),
         Part::Resize => return taken(take_resources(&new, old), &new),
+        Part::Approval => {
+            let status = certificate::take_approval(&new, old);
+            carry(&mut new, old, |field| !matches!(field, "metadata" | "kind" | "apiVersion"));
+            new["status"] = status;
+        }
         Part::Status => {
+            if kind.approved {
+                new["status"] = certificate::take_status(&new, old);
+            }
             carry(&mut new, old, |field| !matches!(field, "status" | "metadata" | "kind" | "apiVersion"));
             let owners = old["metadata"].get("ownerReferences").cloned();
             let metadata = meta::of(&mut new);
@@ -120,6 +131,8 @@ pub(super) fn decide(
         Part::Main => causes.extend((kind.strategy.validate_update)(&new, old)),
         Part::Ephemeral => causes.extend(ephemeral(&new, old)),
         Part::Resize => causes.extend(resize(&new, old)),
+        Part::Approval => causes.extend(certificate::changes(&new, old, Writes::Approval)),
+        Part::Status if kind.approved => causes.extend(certificate::changes(&new, old, Writes::Outcome)),
         Part::Status => {}
     }
     if meta::is_deleting(old) {
@@ -217,6 +230,9 @@ impl Engine {
             let mut new = change(&old)?;
             if part == Part::Main {
                 self.give_address(place, &mut new, Some(&old))?;
+            }
+            if place.kind.approved && part != Part::Main {
+                certificate::stamp(&mut new, &old, &self.now());
             }
             let base = based_on(place, &new)?;
             if base.is_some_and(|base| base != entry.revision) {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::{Deletion, Kind};
 
-/// The API that is spoken. Clients choose behaviour by it.
-pub(crate) const MINOR: &str = "33";
+/// The API that is spoken: the version whose types and rules these are. Clients choose behaviour by it.
+pub(crate) const MINOR: &str = "37";
 
 /// Subresources that are reached by POST alone: of which kind, name, group, version, kind of the body.
 const ACTIONS: [(&str, &str, &str, &str, &str); 3] = [
@@ -17,7 +17,17 @@ const ACTIONS: [(&str, &str, &str, &str, &str); 3] = [
     ("ServiceAccount", "token", "authentication.k8s.io", "v1", "TokenRequest"),
 ];
 
+/// What reaches into a Pod: name, kind of the options (the Pod's own where there is none), verbs.
+const REACHING: [(&str, &str, &[&str]); 4] = [
+    ("attach", "PodAttachOptions", &["create", "get"]),
+    ("exec", "PodExecOptions", &["create", "get"]),
+    ("log", "", &["get"]),
+    ("portforward", "PodPortForwardOptions", &["create", "get"]),
+];
+
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// Those of namespaces, which go one by one.
+const NAMESPACE_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 /// The same of custom kinds, in upstream's order.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 /// What can be done to objects whose definition goes.
@@ -26,9 +36,14 @@ const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "wat
 const QUESTION_VERBS: [&str; 1] = ["create"];
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
+/// The version, and whose it is.
+pub(crate) fn git_version() -> String {
+    format!("v1.{MINOR}.0+minke-{}", env!("CARGO_PKG_VERSION"))
+}
+
 pub(crate) fn version() -> Value {
     json!({
-        "major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.0+minke-{}", env!("CARGO_PKG_VERSION")),
+        "major": "1", "minor": MINOR, "gitVersion": git_version(),
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none",
         "compiler": "rustc", "platform": "linux/amd64",
     })
@@ -43,6 +58,8 @@ pub(crate) struct Part {
     version: &'static str,
     kind: &'static str,
     verbs: &'static [&'static str],
+    /// Whether it is answered with something else than an object: a stream, a text.
+    pub(crate) reaches: bool,
 }
 
 impl Part {
@@ -68,22 +85,31 @@ impl Part {
 
 /// What is below the objects of a kind.
 pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
-    let action = |&(_, name, group, version, kind)| Part { name, group, version, kind, verbs: &["create"] };
+    let part = |name| Part { name, group: "", version: "", kind: "", verbs: &PART_VERBS, reaches: false };
+    let action = |&(_, name, group, version, kind)| Part { group, version, kind, verbs: &["create"], ..part(name) };
     // Only the core's Pods: a custom kind may have the same name.
     let of = if kind.slot.is_none() { kind.kind } else { "" };
     let mut parts: Vec<Part> = ACTIONS.iter().filter(|action| action.0 == of).map(action).collect();
     if kind.strategy.deletion == Deletion::Namespace {
-        parts.push(Part { name: "finalize", group: "", version: "", kind: "", verbs: &["update"] });
+        parts.push(Part { verbs: &["update"], ..part("finalize") });
     }
     if kind.status {
-        parts.push(Part { name: "status", group: "", version: "", kind: "", verbs: &PART_VERBS });
+        parts.push(part("status"));
+    }
+    if kind.approved {
+        parts.push(part("approval"));
     }
     if kind.strategy.deletion == Deletion::Graceful {
-        let own = |name| Part { name, group: "", version: "", kind: "", verbs: &PART_VERBS };
-        parts.extend(["ephemeralcontainers", "resize"].map(own));
+        parts.extend(["ephemeralcontainers", "resize"].map(part));
+        let reaching = |&(name, kind, verbs)| Part { version: "v1", kind, verbs, reaches: true, ..part(name) };
+        parts.extend(REACHING.iter().map(reaching));
     }
     if kind.definition().is_some_and(|definition| definition.scale.is_some()) {
-        parts.push(Part { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: &PART_VERBS });
+        parts.push(Part { group: "autoscaling", version: "v1", kind: "Scale", ..part("scale") });
+    }
+    // Those of definitions are told in the order in which they are declared.
+    if kind.slot.is_none() {
+        parts.sort_unstable_by_key(|part| part.name);
     }
     parts
 }
@@ -92,6 +118,7 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
     let going = kind.slot.map(|slot| slot.get().is_some_and(|definition| definition.source.terminating));
     match (kind.question, going) {
         (true, _) => &QUESTION_VERBS,
+        (false, None) if kind.strategy.deletion == Deletion::Namespace => &NAMESPACE_VERBS,
         (false, None) => &VERBS,
         (false, Some(false)) => &CUSTOM_VERBS,
         (false, Some(true)) => &LAST_VERBS,
@@ -162,9 +189,12 @@ pub(crate) fn group_list(kinds: &[&Kind]) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// The kinds of a group and version.
+/// The kinds of a group and version, the server's own by name.
 pub(crate) fn of<'a>(kinds: &[&'a Kind], group: &str, version: &str) -> Vec<&'a Kind> {
-    kinds.iter().filter(|kind| kind.group == group && kind.version == version).copied().collect()
+    let mut found: Vec<&Kind> =
+        kinds.iter().filter(|kind| kind.group == group && kind.version == version).copied().collect();
+    found.sort_by_key(|kind| if kind.slot.is_none() { kind.plural } else { "" });
+    found
 }
 
 pub(crate) fn resources(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
@@ -192,17 +222,20 @@ pub(crate) fn resources(kinds: &[&Kind], group: &str, version: &str) -> Option<V
                 "name": format!("{}/{}", kind.plural, part.name), "singularName": "", "namespaced": kind.namespaced,
                 "kind": part.body(kind).1, "verbs": part.verbs,
             });
-            if !part.kind.is_empty() {
+            if !part.group.is_empty() {
+                resource["group"] = part.group.into();
                 resource["version"] = part.version.into();
-                if !part.group.is_empty() {
-                    resource["group"] = part.group.into();
-                }
             }
             resources.push(resource);
         }
     }
     let version = first.api_version();
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
+    // That of the core is older than versions of such lists.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    Some(list)
 }
 
 /// `APIGroupDiscoveryList` v2: of the core, or of all other groups.
@@ -275,11 +308,15 @@ mod tests {
         assert_eq!(
             names("pods"),
             [
+                ("attach", "v1".to_owned(), vec!["post", "get"]),
                 ("binding", "v1".to_owned(), vec!["post"]),
-                ("eviction", "policy/v1".to_owned(), vec!["post"]),
-                ("status", "v1".to_owned(), vec!["get", "patch", "put"]),
                 ("ephemeralcontainers", "v1".to_owned(), vec!["get", "patch", "put"]),
+                ("eviction", "policy/v1".to_owned(), vec!["post"]),
+                ("exec", "v1".to_owned(), vec!["post", "get"]),
+                ("log", "v1".to_owned(), vec!["get"]),
+                ("portforward", "v1".to_owned(), vec!["post", "get"]),
                 ("resize", "v1".to_owned(), vec!["get", "patch", "put"]),
+                ("status", "v1".to_owned(), vec!["get", "patch", "put"]),
             ]
         );
         assert_eq!(names("namespaces")[0].0, "finalize");

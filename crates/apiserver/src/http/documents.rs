@@ -39,13 +39,31 @@ struct Made {
 pub(crate) struct Document {
     packed: Bytes,
     hash: String,
+    /// Its content type.
+    media: &'static str,
     /// Whether only the server's own kinds are in it, which never change.
     own: bool,
 }
 
-/// The documents of a server.
+/// The documents of a server: v3, and v2, which is made of them where somebody asks for it.
 #[derive(Debug, Default)]
-pub(crate) struct Documents(Mutex<Option<Arc<Made>>>);
+pub(crate) struct Documents {
+    new: Mutex<Option<Arc<Made>>>,
+    old: Mutex<Option<Old>>,
+}
+
+/// The document of v2, in both of its forms.
+#[derive(Debug, Clone)]
+struct Old {
+    number: u64,
+    json: Document,
+    protobuf: Document,
+}
+
+const JSON: &str = "application/json";
+/// Older clients ask for it with an `@` in the name, and take it with a dot.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 impl Documents {
     /// The index of all documents.
@@ -65,9 +83,28 @@ impl Documents {
         self.current(kinds).await?.documents.get(&api_version).cloned().ok_or_else(ApiError::no_resource)
     }
 
+    /// OpenAPI v2 of everything, in the first form that is accepted: JSON where none is named.
+    ///
+    /// # Errors
+    /// 500 if it can't be made.
+    pub(crate) async fn old(&self, kinds: &Kinds, accept: &str) -> Result<Document, ApiError> {
+        let current = self.current(kinds).await?;
+        let mut old = self.old.lock().await;
+        let made = match &*old {
+            Some(made) if made.number == current.number => made.clone(),
+            _ => {
+                let new = tokio::task::spawn_blocking(move || make_old(&current)).await;
+                old.insert(new.map_err(ApiError::internal)?.map_err(ApiError::internal)?).clone()
+            }
+        };
+        let first = accept.split(',').map(|media| media.split(';').next().unwrap_or_default().trim());
+        let first = first.into_iter().find(|media| [JSON, PROTOBUF, PROTOBUF_ASKED, "*/*"].contains(media));
+        Ok(if matches!(first, Some(PROTOBUF | PROTOBUF_ASKED)) { made.protobuf } else { made.json })
+    }
+
     async fn current(&self, kinds: &Kinds) -> Result<Arc<Made>, ApiError> {
         // Whoever comes while they are made waits, instead of making them as well.
-        let mut made = self.0.lock().await;
+        let mut made = self.new.lock().await;
         // Read before the kinds: what changes in between is made again.
         let number = kinds.number();
         match &*made {
@@ -106,6 +143,19 @@ fn make(number: u64, kinds: &[&'static Kind], before: Option<&Made>) -> std::io:
     Ok(Made { number, index: pack(index.to_string().as_bytes(), false)?, documents })
 }
 
+fn make_old(made: &Made) -> std::io::Result<Old> {
+    let mut documents = Vec::new();
+    for document in made.documents.values() {
+        documents.push(serde_json::from_slice(&unpack(&document.packed)?)?);
+    }
+    let document = openapi::v2::document(&documents, &discovery::git_version());
+    Ok(Old {
+        number: made.number,
+        json: pack(document.to_string().as_bytes(), false)?,
+        protobuf: Document { media: PROTOBUF, ..pack(&openapi::v2::protobuf(&document), false)? },
+    })
+}
+
 fn openapi_of(schemas: &Schemas, api_version: &str, kinds: &[&Kind]) -> serde_json::Value {
     struct Parts<'a> {
         kind: &'a Kind,
@@ -117,7 +167,8 @@ fn openapi_of(schemas: &Schemas, api_version: &str, kinds: &[&Kind]) -> serde_js
             let (api_version, body) = part.body(kind);
             (part.name, api_version, body, part.methods())
         };
-        discovery::parts(kind).into_iter().map(part).collect()
+        // Streams and texts have no schema, and clients look for none.
+        discovery::parts(kind).into_iter().filter(|part| !part.reaches).map(part).collect()
     };
     let all: Vec<Parts<'_>> =
         kinds.iter().map(|kind| Parts { kind, definition: kind.definition(), parts: parts(kind) }).collect();
@@ -148,7 +199,7 @@ fn pack(text: &[u8], own: bool) -> std::io::Result<Document> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text)?;
     let hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02X}")).collect();
-    Ok(Document { packed: encoder.finish()?.into(), hash, own })
+    Ok(Document { packed: encoder.finish()?.into(), hash, media: JSON, own })
 }
 
 fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -177,7 +228,7 @@ pub(crate) fn answer(document: &Document, hash: &str, headers: &HeaderMap) -> Re
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
     }
-    out.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    out.insert(CONTENT_TYPE, HeaderValue::from_static(document.media));
     if says(ACCEPT_ENCODING, "gzip") {
         out.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         *response.body_mut() = full(document.packed.clone());
@@ -205,6 +256,24 @@ mod tests {
             assert_eq!(again.packed.as_ptr(), document.packed.as_ptr(), "the same bytes");
         }
         assert_eq!(documents.document(&kinds, "apps", "v1").await.unwrap_err().code(), 404);
+    }
+
+    #[tokio::test]
+    async fn the_older_document_comes_in_the_form_that_is_asked_for() {
+        let (documents, kinds) = (Documents::default(), Kinds::default());
+        for (accept, expected) in [
+            ("", JSON),
+            ("application/json, */*", JSON),
+            (PROTOBUF_ASKED, PROTOBUF),
+            ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf,application/json", PROTOBUF),
+        ] {
+            assert_eq!(documents.old(&kinds, accept).await.unwrap().media, expected, "{accept}");
+        }
+        let json = unpack(&documents.old(&kinds, "").await.unwrap().packed).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        for definition in ["io.k8s.api.core.v1.Pod", "io.k8s.api.coordination.v1.Lease"] {
+            assert!(json["definitions"][definition].is_object(), "{definition}");
+        }
     }
 
     #[test]

@@ -181,6 +181,10 @@ async fn answer(
             Some(resources) => value(&resources),
             None => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
         },
+        Route::OpenApiOld => {
+            let document = context.documents.old(context.engine.kinds(), &accept).await?;
+            documents::answer(&document, "", request.headers())
+        }
         Route::OpenApiIndex => {
             documents::answer(&context.documents.index(context.engine.kinds()).await?, "", request.headers())
         }
@@ -275,6 +279,7 @@ async fn collection(
             })
             .await
         }
+        Method::DELETE if kind.strategy.deletion == Deletion::Namespace => Err(ApiError::method_not_allowed()),
         Method::DELETE => {
             may("deletecollection")?;
             write(context, identity, kind, accept, &query, request, async |write| {
@@ -318,6 +323,7 @@ async fn object(
     let which = match part {
         "" => Part::Main,
         "status" if kind.status => Part::Status,
+        "approval" if kind.approved => Part::Approval,
         "ephemeralcontainers" if pod => Part::Ephemeral,
         "resize" if pod => Part::Resize,
         "token" if kind.kind == "ServiceAccount" => {

@@ -21,6 +21,8 @@ pub(crate) enum Route {
     OpenId,
     /// `/openid/v1/jwks`.
     KeySet,
+    /// `/openapi/v2`.
+    OpenApiOld,
     /// `/openapi/v3`.
     OpenApiIndex,
     /// `/openapi/v3/…`: group and version.
@@ -71,6 +73,7 @@ pub(crate) fn route(path: &str) -> Route {
         ["version"] => Route::Version,
         [".well-known", "openid-configuration"] => Route::OpenId,
         ["openid", "v1", "jwks"] => Route::KeySet,
+        ["openapi", "v2"] => Route::OpenApiOld,
         ["openapi", "v3"] => Route::OpenApiIndex,
         ["openapi", "v3", "api", version] => Route::OpenApi(String::new(), (*version).to_owned()),
         ["openapi", "v3", "apis", group, version] => Route::OpenApi((*group).to_owned(), (*version).to_owned()),
@@ -134,6 +137,8 @@ mod tests {
             ("/api/v1/namespaces/ns", Route::Object(resource("", None, "namespaces"), "ns".to_owned(), String::new())),
             ("/api/v1/nodes/a%3Ab", Route::Object(resource("", None, "nodes"), "a:b".to_owned(), String::new())),
             ("/healthz/etcd", Route::Health),
+            ("/openapi/v2", Route::OpenApiOld),
+            ("/openapi/v3", Route::OpenApiIndex),
         ] {
             assert_eq!(route(path), expected, "{path}");
         }

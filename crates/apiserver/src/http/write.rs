@@ -11,7 +11,7 @@ use super::{body, review, strict};
 use crate::access::{Identity, creates};
 use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, PatchKind, Place, WriteOptions};
 use crate::error::{ApiError, Reason};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, certificate};
 
 /// What a write answers.
 pub(crate) type Written = Result<Done, ApiError>;
@@ -65,7 +65,16 @@ impl Write<'_> {
     }
 
     pub(crate) async fn create(self, kind: &'static Kind, namespace: &str) -> Written {
-        let decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
+        let mut decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
+        if kind.approved {
+            certificate::sign(&mut decoded.object, self.asking);
+            let node = self.asking.node();
+            let refused = node.and_then(|node| certificate::refused_to_node(node, &decoded.object));
+            if let Some(why) = refused.or_else(|| certificate::refused(&decoded.object)) {
+                let name = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
+                return Err(ApiError::forbidden(kind.group, kind.plural, name, &why));
+            }
+        }
         if let Some(why) = self.asking.node().and_then(|node| creates(node, kind.kind, &decoded.object)) {
             let name = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
             return Err(ApiError::forbidden(kind.group, kind.plural, name, &why));

@@ -1,12 +1,13 @@
 //! The table of kinds.
 
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
 
 use super::strategy::{Deletion, Strategy, no_rules, nothing, typed};
-use super::{Kind, configuration, namespace, plain, pod, service, update, view, volume};
+use super::{Kind, certificate, configuration, namespace, plain, pod, service, update, view, volume};
 use crate::custom;
 
 /// A kind of the core in namespaces, without anything special.
@@ -27,6 +28,7 @@ const BASE: Kind = Kind {
     view: None,
     question: false,
     allocates: false,
+    approved: false,
     strategy: STRATEGY,
     slot: None,
 };
@@ -266,6 +268,24 @@ pub static BUILTIN: &[Kind] = &[
             validate: custom::validate,
             validate_update: custom::update,
             deletion: Deletion::Definition,
+        },
+        ..BASE
+    },
+    Kind {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        singular: "certificatesigningrequest",
+        short_names: &["csr"],
+        namespaced: false,
+        status: true,
+        approved: true,
+        selectable: &[("spec.signerName", "spec.signerName", "")],
+        strategy: Strategy {
+            complete: typed::<CertificateSigningRequest>,
+            create: certificate::create,
+            validate: certificate::validate,
+            ..STRATEGY
         },
         ..BASE
     },

@@ -4,6 +4,7 @@
 //! and never a kind's name.
 
 mod builtin;
+pub(crate) mod certificate;
 mod configuration;
 mod namespace;
 mod plain;
@@ -69,6 +70,8 @@ pub struct Kind {
     pub question: bool,
     /// Whether its objects are given addresses, each its own.
     pub allocates: bool,
+    /// Whether somebody has to approve its objects, through `/approval`.
+    pub approved: bool,
     /// What happens on writing.
     pub strategy: Strategy,
     /// Where the definition of a custom kind is. `None`: the server knows the kind by itself.

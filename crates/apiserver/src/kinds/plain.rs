@@ -15,6 +15,20 @@ pub(crate) fn metadata(object: &Value) -> Vec<Cause> {
     }
 }
 
+/// The same where a name may be anything that a path can have.
+pub(super) fn metadata_of_any_name(object: &Value) -> Vec<Cause> {
+    let mut bare = json!({"metadata": object.get("metadata").cloned().unwrap_or_default()});
+    let name = bare["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if !name.is_empty() && bare["metadata"].is_object() {
+        bare["metadata"]["name"] = "x".into();
+    }
+    let mut found = metadata(&bare);
+    if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) {
+        found.push(invalid("metadata.name", &name.into(), "may not be '.' or '..', nor contain '/' or '%'"));
+    }
+    found
+}
+
 /// A name that is a DNS label: shorter, and without dots.
 pub(super) fn label_name(object: &Value) -> Vec<Cause> {
     let mut found = metadata(object);

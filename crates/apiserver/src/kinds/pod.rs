@@ -1,6 +1,7 @@
 //! Pods: the core's defaults and rules, and what may change in one that is there.
 
 use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::strategy::{causes, typed_with};
@@ -13,20 +14,20 @@ pub(super) fn complete(value: Value) -> Result<Value, serde_json::Error> {
 /// A new Pod waits, and its quality of service is known.
 pub(super) fn create(value: &mut Value) {
     let mut status = json!({"phase": "Pending"});
-    if let Ok(pod) = serde_json::from_value::<Pod>(value.clone()) {
+    if let Ok(pod) = Pod::deserialize(&*value) {
         status["qosClass"] = minke_core::qos::qos_class(&pod).as_str().into();
     }
     if value["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
         status["conditions"] = json!([
-            {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message, "lastProbeTime": null},
+            {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message},
         ]);
     }
     value["status"] = status;
 }
 
 pub(super) fn validate(value: &Value) -> Vec<Cause> {
-    match serde_json::from_value::<Pod>(value.clone()) {
+    match Pod::deserialize(value) {
         Ok(pod) => causes(minke_core::validation::validate_pod(&pod)),
         Err(error) => vec![Cause::new("FieldValueTypeInvalid", format!("Invalid value: {error}"), "spec")],
     }

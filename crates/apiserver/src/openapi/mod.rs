@@ -8,8 +8,12 @@
 //! kubectl fails for a kind that has no PATCH operation in such a document, so custom resources are in them too. Paths
 //! say no more than clients read: one answer each, no watches.
 //!
+//! [`v2`] makes the older language of these documents.
+//!
 //! The built-in schemas are upstream's, packed in `data/openapi.json.gz` and unpacked for every document that is made;
 //! callers keep the document's bytes until its resources change.
+
+pub mod v2;
 
 use std::io::Read as _;
 

@@ -170,6 +170,22 @@ impl Store {
         read(&self.shared.state).count(resource)
     }
 
+    /// All changes of all resources after a revision, and the revision up to which that is all: one moment for all of them.
+    ///
+    /// # Errors
+    /// Some of them are forgotten, or the revision has not been yet.
+    pub(crate) fn all_changes(&self, after: u64) -> Result<(Vec<Arc<Event>>, u64), ReadError> {
+        let state = read(&self.shared.state);
+        Ok((state.all_changes(after)?, state.revision()))
+    }
+
+    /// All objects of one moment, and its revision.
+    #[must_use]
+    pub(crate) fn everything(&self) -> (Vec<(Key, Arc<Entry>)>, u64) {
+        let state = read(&self.shared.state);
+        (state.all().map(|(key, entry)| (key, entry.clone())).collect(), state.revision())
+    }
+
     /// The changes of a resource after a revision, from now on.
     ///
     /// # Errors

@@ -243,6 +243,21 @@ impl State {
         Ok(past)
     }
 
+    /// All changes of all resources after a revision, those of each object in order.
+    ///
+    /// # Errors
+    /// Some of them are forgotten, or the revision has not been yet.
+    pub fn all_changes(&self, after: u64) -> Result<Vec<Arc<Event>>, ReadError> {
+        let oldest = self.tables.values().map(|table| table.ring.floor()).max().unwrap_or_default().max(self.floor);
+        if after > self.revision {
+            return Err(ReadError::TooNew { wanted: after, newest: self.revision });
+        }
+        if after < oldest {
+            return Err(ReadError::TooOld { wanted: after, oldest });
+        }
+        Ok(self.tables.values().flat_map(|table| table.ring.after(after)).cloned().collect())
+    }
+
     /// Up to `limit` changes of a resource after a revision, in order, and the revision up to which that is all.
     ///
     /// # Errors

@@ -1,132 +1,20 @@
-//! Columns and cells of every kind but Pods: data, and small functions for what is computed.
+//! The cells of every kind but Pods: small functions for what is computed.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::cells::{age, condition, count, joined, labels, list, text, text_or};
+use super::cells::{age, condition, count, joined, labels, list, since, text, text_or};
+use super::columns::{
+    BINDING, CERTIFICATE_REQUEST, CONFIG_MAP, Columns, EVENT, LEASE, NAMESPACE, NODE, OTHER, PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS, RUNTIME_CLASS, SECRET, SERVICE, SERVICE_ACCOUNT,
+};
 use super::pod;
 
-/// Name, type, priority, description.
-type Columns = &'static [(&'static str, &'static str, i64, &'static str)];
 type Cells = fn(&Value, Timestamp) -> Vec<Value>;
-
-const NAME: (&str, &str, i64, &str) = ("Name", "string", 0, "Name of the object, unique in its namespace.");
-const AGE: (&str, &str, i64, &str) = ("Age", "string", 0, "Time since the object was created.");
-
-const fn column(name: &'static str, description: &'static str) -> (&'static str, &'static str, i64, &'static str) {
-    (name, "string", 0, description)
-}
-
-const fn wide(name: &'static str, description: &'static str) -> (&'static str, &'static str, i64, &'static str) {
-    (name, "string", 1, description)
-}
-
-const POD: Columns = &[
-    NAME,
-    column("Ready", "The aggregate readiness state of this pod for accepting traffic."),
-    column("Status", "The aggregate status of the containers in this pod."),
-    column("Restarts", "How often the containers in this pod have restarted, and when one did last."),
-    AGE,
-    wide("IP", "Primary address of the pod."),
-    wide("Node", "Node that the pod is bound to."),
-    wide("Nominated Node", "Node that makes room for the pod."),
-    wide("Readiness Gates", "How many of the pod's readiness gates are open."),
-];
-
-const NODE: Columns = &[
-    NAME,
-    column("Status", "The status of the node"),
-    column("Roles", "The roles of the node"),
-    AGE,
-    column("Version", "Version that the node's agent reports."),
-    wide("Internal-IP", "Address inside of the cluster."),
-    wide("External-IP", "Address for those outside of the cluster."),
-    wide("OS-Image", "Operating system that the node reports."),
-    wide("Kernel-Version", "Kernel that the node reports."),
-    wide("Container-Runtime", "Container runtime that the node reports."),
-];
-
-const EVENT: Columns = &[
-    column("Last Seen", "Time since it was observed last."),
-    column("Type", "Normal or Warning."),
-    column("Reason", "Why, in one word for machines."),
-    column("Object", "What it is about."),
-    wide("Subobject", "Part of the object that it is about."),
-    wide("Source", "Who has observed it."),
-    column("Message", "What happened, for people."),
-    wide("First Seen", "Time since it was observed first."),
-    wide("Count", "How often it was observed."),
-    wide("Name", "Name of the object, unique in its namespace."),
-];
-
-const NAMESPACE: Columns = &[NAME, column("Status", "The status of the namespace"), AGE];
-const SECRET: Columns =
-    &[NAME, column("Type", "What the secret is for."), column("Data", "Number of values in it."), AGE];
-const CONFIG_MAP: Columns = &[NAME, column("Data", "Number of values in it."), AGE];
-const SERVICE_ACCOUNT: Columns = &[NAME, AGE];
-
-const SERVICE: Columns = &[
-    NAME,
-    column("Type", "How the service is reached."),
-    column("Cluster-IP", "Address inside of the cluster."),
-    column("External-IP", "Addresses for those outside of the cluster."),
-    column("Port(s)", "Ports that the service listens on."),
-    AGE,
-    wide("Selector", "Labels of the pods behind it."),
-];
-
-const PERSISTENT_VOLUME: Columns = &[
-    NAME,
-    column("Capacity", "Size of the volume."),
-    column("Access Modes", "How the volume can be mounted."),
-    column("Reclaim Policy", "What happens to the volume when its claim goes."),
-    column("Status", "Whether the volume is bound."),
-    column("Claim", "Claim that the volume is bound to."),
-    column("StorageClass", "StorageClass of the pv"),
-    column("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
-    column("Reason", "Why the volume is in its state."),
-    AGE,
-    wide("VolumeMode", "Filesystem or Block."),
-];
-
-const PERSISTENT_VOLUME_CLAIM: Columns = &[
-    NAME,
-    column("Status", "Whether the claim is bound."),
-    column("Volume", "Volume that the claim is bound to."),
-    column("Capacity", "Size of that volume."),
-    column("Access Modes", "How that volume can be mounted."),
-    column("StorageClass", "StorageClass of the pvc"),
-    column("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
-    AGE,
-    wide("VolumeMode", "Filesystem or Block."),
-];
-
-const LEASE: Columns = &[NAME, column("Holder", "Who holds the lease."), AGE];
-const RUNTIME_CLASS: Columns = &[NAME, column("Handler", "What the runtime calls it."), AGE];
-
-const PRIORITY_CLASS: Columns = &[
-    NAME,
-    ("Value", "integer", 0, "Priority of pods with this class."),
-    ("Global-Default", "boolean", 0, "Whether pods without a class have this one."),
-    AGE,
-    column("PreemptionPolicy", "Whether such pods make others go."),
-];
-
-const BINDING: Columns = &[
-    NAME,
-    column("Role", "Role that is bound."),
-    AGE,
-    wide("Users", "Users in the binding."),
-    wide("Groups", "Groups in the binding."),
-    wide("ServiceAccounts", "Service accounts in the binding."),
-];
-
-/// Kinds without columns of their own, as upstream's default.
-const OTHER: Columns = &[NAME, ("Created At", "date", 0, "When the object was created.")];
 
 /// Every kind with a printer here, and one without.
 #[cfg(test)]
-pub(super) const KINDS: [(&str, &str); 17] = [
+pub(super) const KINDS: [(&str, &str); 18] = [
     ("v1", "Pod"),
     ("v1", "Node"),
     ("v1", "Event"),
@@ -139,6 +27,7 @@ pub(super) const KINDS: [(&str, &str); 17] = [
     ("v1", "PersistentVolume"),
     ("v1", "PersistentVolumeClaim"),
     ("coordination.k8s.io/v1", "Lease"),
+    ("certificates.k8s.io/v1", "CertificateSigningRequest"),
     ("node.k8s.io/v1", "RuntimeClass"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
@@ -168,6 +57,7 @@ pub(super) fn of(api_version: &str, kind: &str) -> (Columns, Cells) {
         ("coordination.k8s.io/v1", "Lease") => {
             (LEASE, |object, now| vec![name(object), text(&object["spec"]["holderIdentity"]).into(), aged(object, now)])
         }
+        ("certificates.k8s.io/v1", "CertificateSigningRequest") => (CERTIFICATE_REQUEST, certificate_request),
         ("node.k8s.io/v1", "RuntimeClass") => {
             (RUNTIME_CLASS, |object, now| vec![name(object), text(&object["handler"]).into(), aged(object, now)])
         }
@@ -390,6 +280,28 @@ fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+fn certificate_request(request: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&request["spec"], &request["status"]);
+    let has = |name: &str| list(&status["conditions"]).iter().any(|condition| condition["type"] == name);
+    let mut states = vec![match () {
+        () if has("Denied") => "Denied",
+        () if has("Approved") => "Approved",
+        () => "Pending",
+    }];
+    states.extend(has("Failed").then_some("Failed"));
+    states.extend((!text(&status["certificate"]).is_empty()).then_some("Issued"));
+    let wanted =
+        spec["expirationSeconds"].as_i64().and_then(|seconds| Timestamp::from_second(now.as_second() - seconds).ok());
+    vec![
+        name(request),
+        aged(request, now),
+        text_or(&spec["signerName"], "<none>").into(),
+        text(&spec["username"]).into(),
+        wanted.map_or_else(|| "<none>".to_owned(), |then| since(then, now)).into(),
+        states.join(",").into(),
+    ]
+}
+
 fn binding(binding: &Value, now: Timestamp) -> Vec<Value> {
     let role = format!("{}/{}", text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
     let subjects = |kind: &str| {
@@ -411,127 +323,4 @@ fn binding(binding: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(api_version: &str, kind: &str, object: &Value) -> Vec<Value> {
-        of(api_version, kind).1(object, "2026-01-01T01:00:00Z".parse().unwrap())
-    }
-
-    const CREATED: &str = "2026-01-01T00:00:00Z";
-
-    #[test]
-    fn nodes() {
-        let node = json!({
-            "metadata": {"name": "n", "creationTimestamp": CREATED,
-                "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "edge"}},
-            "spec": {"unschedulable": true},
-            "status": {
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-                "nodeInfo": {"kubeletVersion": "v1", "kernelVersion": "6.1", "architecture": "amd64"},
-            },
-        });
-        let expected = [
-            "n",
-            "Ready,SchedulingDisabled",
-            "edge,worker",
-            "60m",
-            "v1",
-            "10.0.0.1",
-            "<none>",
-            "<unknown>",
-            "6.1 (amd64)",
-            "<unknown>",
-        ];
-        assert_eq!(row("v1", "Node", &node), expected);
-        let lost = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-        assert_eq!(row("v1", "Node", &lost)[1], "NotReady");
-        assert_eq!(row("v1", "Node", &json!({}))[1..3], [json!("Unknown"), json!("<none>")]);
-    }
-
-    #[test]
-    fn events_of_both_groups_read_the_same() {
-        let core = json!({
-            "metadata": {"name": "e"}, "type": "Warning", "reason": "Failed", "message": " text\n", "count": 3,
-            "involvedObject": {"kind": "Pod", "name": "p", "fieldPath": "spec"},
-            "source": {"component": "kubelet", "host": "n"},
-            "firstTimestamp": CREATED, "lastTimestamp": "2026-01-01T00:55:00Z",
-        });
-        let events = json!({
-            "metadata": {"name": "e"}, "type": "Warning", "reason": "Failed", "note": " text\n", "deprecatedCount": 3,
-            "regarding": {"kind": "Pod", "name": "p", "fieldPath": "spec"},
-            "reportingController": "kubelet", "reportingInstance": "n",
-            "deprecatedFirstTimestamp": CREATED, "deprecatedLastTimestamp": "2026-01-01T00:55:00Z",
-        });
-        let expected = [
-            json!("5m"),
-            json!("Warning"),
-            json!("Failed"),
-            json!("pod/p"),
-            json!("spec"),
-            json!("kubelet, n"),
-            json!("text"),
-            json!("60m"),
-            json!(3),
-            json!("e"),
-        ];
-        assert_eq!(row("v1", "Event", &core), expected);
-        assert_eq!(row("events.k8s.io/v1", "Event", &events), expected);
-        let series = json!({"eventTime": "2026-01-01T00:00:00.000000Z", "series": {"count": 7, "lastObservedTime": "2026-01-01T00:59:00.000000Z"}});
-        let cells = row("v1", "Event", &series);
-        assert_eq!((&cells[0], &cells[7], &cells[8]), (&json!("60s"), &json!("60m"), &json!(7)));
-    }
-
-    #[test]
-    fn services() {
-        let service =
-            |spec: Value| row("v1", "Service", &json!({"metadata": {"name": "s"}, "spec": spec}))[1..5].to_vec();
-        assert_eq!(
-            service(
-                json!({"type": "ClusterIP", "clusterIPs": ["10.1.1.1"], "ports": [{"port": 80, "protocol": "TCP"}]})
-            ),
-            ["ClusterIP", "10.1.1.1", "<none>", "80/TCP"]
-        );
-        assert_eq!(
-            service(
-                json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30000, "protocol": "TCP"}], "externalIPs": ["1.2.3.4"]})
-            ),
-            ["NodePort", "<none>", "1.2.3.4", "80:30000/TCP"]
-        );
-        assert_eq!(service(json!({"type": "LoadBalancer"}))[2], "<pending>");
-        assert_eq!(service(json!({"type": "ExternalName", "externalName": "e.x"}))[2], "e.x");
-    }
-
-    #[test]
-    fn volumes_and_claims() {
-        let volume = json!({
-            "metadata": {"name": "v", "creationTimestamp": CREATED}, "status": {"phase": "Bound"},
-            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "storageClassName": "fast",
-                "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "d", "name": "c"}, "volumeMode": "Block"},
-        });
-        let expected = ["v", "1Gi", "RWO,RWX", "Retain", "Bound", "d/c", "fast", "<unset>", "", "60m", "Block"];
-        assert_eq!(row("v1", "PersistentVolume", &volume), expected);
-        let claim = json!({"metadata": {"name": "c", "deletionTimestamp": CREATED}, "spec": {}, "status": {"phase": "Pending"}});
-        let expected = ["c", "Terminating", "", "", "", "", "<unset>", "<unknown>", "<unset>"];
-        assert_eq!(row("v1", "PersistentVolumeClaim", &claim), expected);
-    }
-
-    #[test]
-    fn small_kinds() {
-        let secret = json!({"metadata": {"name": "s"}, "type": "Opaque", "data": {"a": "", "b": ""}});
-        assert_eq!(row("v1", "Secret", &secret), [json!("s"), json!("Opaque"), json!(2), json!("<unknown>")]);
-        let map = json!({"metadata": {"name": "c"}, "data": {"a": ""}, "binaryData": {"b": ""}});
-        assert_eq!(row("v1", "ConfigMap", &map)[1], 2);
-        let class = json!({"metadata": {"name": "p"}, "value": 7, "globalDefault": true, "preemptionPolicy": "Never"});
-        assert_eq!(row("scheduling.k8s.io/v1", "PriorityClass", &class)[1..3], [json!(7), json!(true)]);
-        let definition = json!({"metadata": {"name": "d", "creationTimestamp": CREATED}});
-        assert_eq!(row("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition), ["d", CREATED]);
-        let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "r"}, "subjects": [
-            {"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "namespace": "n", "name": "s"}]});
-        assert_eq!(
-            row("rbac.authorization.k8s.io/v1", "RoleBinding", &binding),
-            ["b", "Role/r", "<unknown>", "u", "", "n/s"]
-        );
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@
 //! The descriptions of columns are short ones of our own; upstream repeats whole fields' documentation.
 
 mod cells;
+mod columns;
 mod custom;
 mod kinds;
 mod path;

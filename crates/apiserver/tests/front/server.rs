@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
-use minke_apiserver::access::{ADMINISTRATORS, Authority, Identity, Issuer, NODES, Tokens};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use minke_apiserver::access::{ADMINISTRATORS, Authority, BOOTSTRAPPERS, Identity, Issuer, NODES, Tokens};
 use minke_apiserver::engine::{Accounts, Engine};
 use minke_apiserver::http::{Limits, NodeClient, Server};
 use minke_apiserver::store::{HistoryLimits, Store};
@@ -18,10 +18,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio_rustls::client::TlsStream;
 
 /// A token that the server knows as an administrator's, and one of someone who may nothing.
 pub(crate) const ADMIN: &str = "admin-token";
+/// That of an administrator who has the name of the peer's, for comparisons.
+pub(crate) const PEER: &str = "peer-token";
 pub(crate) const NOBODY: &str = "nobody-token";
+/// The token of who is about to become a node.
+pub(crate) const BOOTSTRAP: &str = "bootstrap-token";
 /// The token of the node n1.
 pub(crate) const NODE: &str = "node-token";
 
@@ -68,17 +73,23 @@ impl TestServer {
         }
         let store = opened.unwrap();
         let pki = directory.path().join("pki");
-        let authority = Authority::open(&pki, SystemClock.now()).unwrap();
+        let authority = Arc::new(Authority::open(&pki, SystemClock.now()).unwrap());
         let (issuer, root_certificate) = (Issuer::open(&pki).unwrap(), authority.certificate().to_owned());
         let accounts = Accounts { issuer, root_certificate, mount: true };
         let engine = Engine::new(store, Arc::new(SystemClock)).with_accounts(accounts);
+        let engine = engine.with_authority(authority.clone());
         engine.prepare().await.unwrap();
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let tls = authority.server(&["localhost"], &[loopback]).unwrap();
         let mut tokens = Tokens::default();
         let groups = vec![ADMINISTRATORS.to_owned()];
         tokens.add(ADMIN, Identity { user: "root".to_owned(), groups, ..Identity::default() });
+        let groups = vec![ADMINISTRATORS.to_owned()];
+        tokens.add(PEER, Identity { user: "admin".to_owned(), uid: "admin".to_owned(), groups, ..Identity::default() });
         tokens.add(NOBODY, Identity { user: "nobody".to_owned(), ..Identity::default() });
+        let groups = vec![BOOTSTRAPPERS.to_owned()];
+        let user = "system:bootstrap:abcdef".to_owned();
+        tokens.add(BOOTSTRAP, Identity { user, groups, ..Identity::default() });
         let groups = vec![NODES.to_owned()];
         tokens.add(NODE, Identity { user: "system:node:n1".to_owned(), groups, ..Identity::default() });
         let server = Server::bind((loopback, 0).into(), engine.clone(), tokens, limits).await.unwrap();
@@ -149,20 +160,38 @@ impl Client {
         Self { address, authority: authority.to_owned() }
     }
 
-    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+    /// A connection over TLS and nothing yet on it.
+    pub(crate) async fn stream(&self) -> TlsStream<tokio::net::TcpStream> {
+        self.speaking(&[]).await
+    }
+
+    async fn speaking(&self, protocols: &[&[u8]]) -> TlsStream<tokio::net::TcpStream> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
-        let config = rustls::ClientConfig::builder_with_provider(provider)
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    }
+
+    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TokioIo::new(self.stream().await);
+        let (sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
         tokio::spawn(connection.with_upgrades());
+        sender
+    }
+
+    /// A connection for many requests at once.
+    pub(crate) async fn connect_http2(&self) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
+        let stream = TokioIo::new(self.speaking(&[b"h2"]).await);
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
         sender
     }
 
