@@ -9,6 +9,10 @@ mod harness;
 mod api_body;
 #[path = "../../../fuzz/bodies/api_patch.rs"]
 mod api_patch;
+#[path = "../../../fuzz/bodies/api_query.rs"]
+mod api_query;
+#[path = "../../../fuzz/bodies/certificate_request.rs"]
+mod certificate_request;
 #[path = "../../../fuzz/bodies/proto.rs"]
 mod proto;
 
@@ -27,4 +31,14 @@ fn any_bytes_as_a_body() {
 #[test]
 fn any_text_as_a_patch() {
     check("api_patch", 5_000, api_patch::run);
+}
+
+#[test]
+fn any_text_as_a_selector() {
+    check("api_query", 20_000, api_query::run);
+}
+
+#[test]
+fn any_bytes_as_a_certificate_request() {
+    check("certificate_request", 5_000, certificate_request::run);
 }

@@ -4,6 +4,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request};
 use minke_apiserver::http::Limits;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::server::{ADMIN, NOBODY, TestServer};
 
@@ -15,21 +16,39 @@ async fn who_is_nobody_reads_nothing_but_whether_the_server_is_well() {
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(server.send("", Method::GET, path, b"").await, (200, "ok".into()), "{path}");
     }
-    for path in [
+    let (mut discovered, mut groups) = (Vec::new(), vec!["/api/v1".to_owned()]);
+    let (_, all) = server.json(ADMIN, Method::GET, "/apis", &Value::Null).await;
+    for group in all["groups"].as_array().unwrap() {
+        groups.push(format!("/apis/{}", group["preferredVersion"]["groupVersion"].as_str().unwrap()));
+    }
+    for group in groups {
+        let (_, list) = server.json(ADMIN, Method::GET, &group, &Value::Null).await;
+        for resource in list["resources"].as_array().unwrap() {
+            let space = if resource["namespaced"] == true { "/namespaces/default" } else { "" };
+            discovered.push(match resource["name"].as_str().unwrap().split_once('/') {
+                None => format!("{group}{space}/{}", resource["name"].as_str().unwrap()),
+                Some((plural, part)) => format!("{group}{space}/{plural}/x/{part}"),
+            });
+        }
+    }
+    assert!(discovered.len() > 40, "{discovered:?}");
+    for path in discovered.iter().map(String::as_str).chain([
         "/",
         "/version",
         "/api",
         "/apis",
         "/api/v1",
         "/apis/node.k8s.io/v1",
+        "/openapi/v2",
         "/openapi/v3",
+        "/metrics",
         "/nothing",
         MAPS,
         "/api/v1/secrets",
         "/api/v1/namespaces/default/secrets/x",
         "/api/v1/namespaces/default/pods?watch=1",
         "/apis/nope.example.com/v1/x",
-    ] {
+    ]) {
         for (token, method) in
             [("", Method::GET), ("", Method::POST), ("wrong", Method::GET), ("wrong", Method::DELETE)]
         {
@@ -87,6 +106,78 @@ async fn bad_bodies_get_the_right_codes() {
     ] {
         assert_eq!(server.send(ADMIN, Method::GET, &format!("{MAPS}{path}"), b"").await.0, 400, "{path}");
     }
+    assert_eq!(server.send(ADMIN, Method::GET, "/healthz", b"").await.0, 200);
+}
+
+/// Writes these bytes over TLS and then nothing; what comes back until the server hangs up.
+async fn slowly(server: &TestServer, bytes: &[u8]) -> String {
+    let mut stream = server.client().stream().await;
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(std::time::Duration::from_secs(60), stream.read_to_end(&mut answer)).await;
+    // Hung up on without a farewell is hung up on, too.
+    drop(read.expect("the server waits for ever"));
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn who_sends_nothing_more_is_not_waited_for() {
+    let patience = std::time::Duration::from_millis(200);
+    let server = TestServer::start(Limits { patience, ..Limits::default() }).await;
+    let head = format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN}\r\n");
+    // A head that does not end, and none at all.
+    assert!(!slowly(&server, head.as_bytes()).await.contains(" 200 "));
+    assert_eq!(slowly(&server, b"").await, "");
+    // A body that does not come.
+    let announced = format!("{head}content-length: 1000\r\nconnection: close\r\n\r\n{{");
+    let answer = slowly(&server, announced.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("did not come in time"), "{answer}");
+    // A connection without TLS.
+    let mut plain = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), plain.read_to_end(&mut rest)).await;
+    drop(ended.expect("the server waits for ever"));
+    assert_eq!(server.send(ADMIN, Method::GET, "/healthz", b"").await.0, 200);
+}
+
+/// Megabytes of this process that are in memory.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_watches_that_nobody_reads_cost_a_bounded_part_of_memory() {
+    const WATCHES: usize = 2000;
+    let server = TestServer::start(Limits::default()).await;
+    // One connection carries many, as those of informers do.
+    let connections = server.client();
+    let (mut held, mut senders) = (Vec::new(), Vec::new());
+    for _ in 0..WATCHES / 200 {
+        let mut sender = connections.connect_http2().await;
+        for _ in 0..200 {
+            let request = Request::builder()
+                .uri(format!("https://localhost{MAPS}?watch=1"))
+                .header("authorization", format!("Bearer {ADMIN}"))
+                .body(Full::default())
+                .unwrap();
+            let response = sender.send_request(request).await.unwrap();
+            assert_eq!(response.status(), 200);
+            held.push(response);
+        }
+        // The connection lives as long as somebody can send over it.
+        senders.push(sender);
+    }
+    let before = resident();
+    let padding = "x".repeat(64 << 10);
+    for round in 0..40 {
+        let object = json!({"metadata": {"name": format!("m{round}")}, "data": {"x": padding}});
+        assert_eq!(server.json(ADMIN, Method::POST, MAPS, &object).await.0, 201);
+    }
+    let grown = resident().saturating_sub(before);
+    // Each of them would hold 2.5 MiB if it were served without being read: 5 GiB together.
+    assert!(grown < 1024, "{grown} MiB more for {WATCHES} watches");
     assert_eq!(server.send(ADMIN, Method::GET, "/healthz", b"").await.0, 200);
 }
 

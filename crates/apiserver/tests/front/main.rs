@@ -2,10 +2,12 @@
 #![cfg(test)]
 
 mod accounts;
+mod certificates;
 mod conversations;
 mod definitions;
 mod differential;
 mod hostile;
+mod kube_rs;
 mod kubectl;
 mod nodes;
 mod parts;

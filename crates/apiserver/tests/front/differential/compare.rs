@@ -30,7 +30,7 @@ impl fmt::Display for Difference {
 }
 
 /// What no two servers have in common: identities, revisions, times.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -39,6 +39,7 @@ const OWN: [&str; 9] = [
     "deletionTimestamp",
     "continue",
     "lastProbeTime",
+    "lastUpdateTime",
     "storageVersionHash",
 ];
 

@@ -100,12 +100,6 @@ pub(super) const KNOWN: &[Known] = &[
         what: "other words for a body of another kind or without JSON, a token that is none, an unknown `dryRun`",
         why: "upstream's name Go's decoder and its types",
     },
-    Known {
-        steps: &["list by a selector that is none"],
-        places: &["body.message"],
-        what: "`gt` and `lt` in label selectors are not known",
-        why: "they are newer than the API that is spoken",
-    },
 ];
 
 /// `docs/api-differences.md`.

@@ -14,6 +14,8 @@ pub(super) struct Step {
     pub(super) body: Option<String>,
     /// Asked again until it is so, for a while.
     pub(super) until: Option<fn(&Answer) -> bool>,
+    /// The part of the answer that both have.
+    pub(super) part: Option<fn(&mut Value)>,
 }
 
 const JSON: &str = "application/json";
@@ -28,11 +30,11 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/shop.example/v1/namespaces/default/widgets";
 
 fn get(name: &'static str, path: &'static str) -> Step {
-    Step { name, method: Method::GET, path, content_type: "", body: None, until: None }
+    Step { name, method: Method::GET, path, content_type: "", body: None, until: None, part: None }
 }
 
 fn send(name: &'static str, method: Method, path: &'static str, content_type: &'static str, body: &Value) -> Step {
-    Step { name, method, path, content_type, body: Some(body.to_string()), until: None }
+    Step { name, method, path, content_type, body: Some(body.to_string()), until: None, part: None }
 }
 
 fn post(name: &'static str, path: &'static str, body: &Value) -> Step {
@@ -44,7 +46,7 @@ fn patch(name: &'static str, path: &'static str, content_type: &'static str, bod
 }
 
 fn delete(name: &'static str, path: &'static str) -> Step {
-    Step { name, method: Method::DELETE, path, content_type: "", body: None, until: None }
+    Step { name, method: Method::DELETE, path, content_type: "", body: None, until: None, part: None }
 }
 
 fn gone(answer: &Answer) -> bool {
@@ -122,6 +124,8 @@ pub(super) fn script() -> Vec<Step> {
     steps.extend(refusals());
     steps.extend(pods());
     steps.extend(custom());
+    steps.extend(certificates());
+    steps.extend(presentation());
     steps
 }
 
@@ -325,6 +329,108 @@ fn pods() -> Vec<Step> {
         delete("delete a bound Pod", "/api/v1/namespaces/default/pods/p"),
         delete("delete it at once", "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0"),
         get("get a deleted Pod", "/api/v1/namespaces/default/pods/p"),
+    ]
+}
+
+const SIGNING: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn certificates() -> Vec<Step> {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "somebody");
+    let pem = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let asks = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "R_1"},
+        "spec": {
+            "request": base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem),
+            "signerName": "example.com/signer", "usages": ["digital signature", "client auth"], "username": "forged",
+            "expirationSeconds": 3600,
+        },
+        "status": {"conditions": [{"type": "Approved", "status": "True"}]},
+    });
+    let with = |name: &str, field: &str, value: Value| {
+        let mut asks = asks.clone();
+        asks["metadata"]["name"] = name.into();
+        asks["spec"][field] = value;
+        asks
+    };
+    let decided = |name: &str| json!({"status": {"conditions": [{"type": name, "status": "True", "reason": "r", "message": "m"}]}});
+    vec![
+        post("ask for a certificate", SIGNING, &asks),
+        post("ask for none", SIGNING, &with("bad", "usages", json!([]))),
+        post(
+            "ask for an unknown usage",
+            SIGNING,
+            &with("bad", "usages", json!(["client auth", "client auth", "nope"])),
+        ),
+        post("ask for too short a time", SIGNING, &with("bad", "expirationSeconds", 599.into())),
+        post("ask the legacy signer", SIGNING, &with("bad", "signerName", "kubernetes.io/legacy-unknown".into())),
+        post("ask a signer without a domain", SIGNING, &with("bad", "signerName", "signer".into())),
+        patch(
+            "change what was asked",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1",
+            MERGE,
+            &json!({"spec": {"expirationSeconds": 7200}, "metadata": {"labels": {"a": "b"}}}),
+        ),
+        patch(
+            "approve through the status",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1/status",
+            MERGE,
+            &decided("Approved"),
+        ),
+        patch(
+            "approve",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1/approval",
+            MERGE,
+            &decided("Approved"),
+        ),
+        patch(
+            "deny what is approved",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1/approval",
+            MERGE,
+            &decided("Denied"),
+        ),
+        patch(
+            "issue what is no certificate",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1/status",
+            MERGE,
+            &json!({"status": {"certificate": "bm8="}}),
+        ),
+        get(
+            "list by signer",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests?fieldSelector=spec.signerName%3Dno",
+        ),
+        delete("withdraw", "/apis/certificates.k8s.io/v1/certificatesigningrequests/R_1"),
+    ]
+}
+
+/// Of what is listed, the resources that begin so.
+fn only(body: &mut Value, prefixes: &[&str]) {
+    let begins =
+        |one: &Value| prefixes.iter().any(|prefix| one["name"].as_str().is_some_and(|name| name.starts_with(prefix)));
+    if let Some(all) = body["resources"].as_array_mut() {
+        all.retain(begins);
+        // A difference that has a step of its own.
+        all.iter_mut().filter_map(Value::as_object_mut).for_each(|one| drop(one.remove("storageVersionHash")));
+    }
+}
+
+fn presentation() -> Vec<Step> {
+    vec![
+        Step {
+            part: Some(|body| {
+                only(body, &["pods", "nodes", "namespaces", "configmaps", "serviceaccounts"]);
+                // Through the API server to whatever listens in a Pod or on a node: not here.
+                if let Some(all) = body["resources"].as_array_mut() {
+                    all.retain(|one| !one["name"].as_str().is_some_and(|name| name.ends_with("/proxy")));
+                }
+            }),
+            ..get("resources of the core", "/api/v1")
+        },
+        Step {
+            part: Some(|body| only(body, &["certificatesigningrequests"])),
+            ..get("resources of certificates", "/apis/certificates.k8s.io/v1")
+        },
+        Step { part: Some(|body| *body = json!([body["major"], body["minor"]])), ..get("the version", "/version") },
     ]
 }
 
