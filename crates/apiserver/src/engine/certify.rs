@@ -242,7 +242,7 @@ impl Engine {
         let Some(authority) = &self.authority else { return Ok(None) };
         let asked = certificate::asked(object)?;
         let pem = authority.grant(&asked, &usages(object), self.time(), seconds);
-        let pem = pem.map_err(|error| minke_core::runtime::error_chain(&error).to_string())?;
+        let pem = pem.map_err(|error| minke_core::runtime::error_chain(&error))?;
         Ok(Some(base64::engine::general_purpose::STANDARD.encode(pem)))
     }
 }

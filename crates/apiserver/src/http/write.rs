@@ -64,17 +64,25 @@ impl Write<'_> {
         Ok(body::parsed(self.content_type, &self.body)?.value)
     }
 
+    /// Writes down who asks for something that has to be approved, and refuses what nobody may ask for.
+    fn sign(&self, kind: &Kind, object: &mut Value) -> Result<(), ApiError> {
+        if !kind.approved {
+            return Ok(());
+        }
+        certificate::sign(object, self.asking);
+        let refused = self.asking.node().and_then(|node| certificate::refused_to_node(node, object));
+        match refused.or_else(|| certificate::refused(object)) {
+            Some(why) => {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                Err(ApiError::forbidden(kind.group, kind.plural, name, &why))
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(crate) async fn create(self, kind: &'static Kind, namespace: &str) -> Written {
         let mut decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
-        if kind.approved {
-            certificate::sign(&mut decoded.object, self.asking);
-            let node = self.asking.node();
-            let refused = node.and_then(|node| certificate::refused_to_node(node, &decoded.object));
-            if let Some(why) = refused.or_else(|| certificate::refused(&decoded.object)) {
-                let name = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
-                return Err(ApiError::forbidden(kind.group, kind.plural, name, &why));
-            }
-        }
+        self.sign(kind, &mut decoded.object)?;
         if let Some(why) = self.asking.node().and_then(|node| creates(node, kind.kind, &decoded.object)) {
             let name = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
             return Err(ApiError::forbidden(kind.group, kind.plural, name, &why));
@@ -99,7 +107,11 @@ impl Write<'_> {
     pub(crate) async fn patch(self, place: Place<'_>, part: Part) -> Written {
         let kind = self.patch_kind()?;
         // An applied object is checked against its type by apply itself.
-        let patch = body::patch(kind, &self.body)?;
+        let mut patch = body::patch(kind, &self.body)?;
+        if kind == PatchKind::Apply && part == Part::Main {
+            // It may be a new one.
+            self.sign(place.kind, &mut patch.value)?;
+        }
         let mode = self.query.validation("PatchOptions")?;
         let mut warnings = mode.judge(patch.duplicates).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let mut options = WriteOptions { validation: mode, ..self.options()? };

@@ -78,7 +78,7 @@ pub(super) fn create(object: &mut Value) {
 
 /// Writes down who asks, whatever they say.
 pub(crate) fn sign(object: &mut Value, who: &Identity) {
-    let Some(spec) = object["spec"].as_object_mut() else { return };
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
     }
@@ -238,7 +238,8 @@ fn certificate(object: &Value) -> Option<&'static str> {
 
 /// Conditions get their times where their writer names none.
 pub(crate) fn stamp(new: &mut Value, old: &Value, now: &str) {
-    for condition in new["status"]["conditions"].as_array_mut().into_iter().flatten() {
+    let all = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in all.into_iter().flatten() {
         let Value::Object(condition) = condition else { continue };
         let absent = |condition: &Map<String, Value>, field: &str| condition.get(field).is_none_or(Value::is_null);
         if absent(condition, "lastUpdateTime") {
@@ -274,7 +275,8 @@ pub(crate) fn take_status(new: &Value, old: &Value) -> Value {
             continue;
         }
         let mut before = before.into_iter();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten().filter(|one| one["type"] == name) {
+        let all = status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten();
+        for condition in all.filter(|one| one["type"] == name) {
             if let Some(before) = before.next() {
                 *condition = before.clone();
             }

@@ -86,3 +86,35 @@ async fn a_node_asks_for_itself_and_its_own_addresses() {
     assert_eq!(server.json(NODE, Method::PATCH, &path, &approve).await.0, 403, "nobody approves their own");
     assert_eq!(server.json(ADMIN, Method::PATCH, &path, &approve).await.0, 200);
 }
+
+#[tokio::test]
+async fn whoever_applies_a_request_is_who_asks() {
+    let server = TestServer::start(Limits::default()).await;
+    let (_, mut object) = asks("n", "example.com/signer", "client auth", &[]);
+    object["metadata"] = json!({"name": "applied"});
+    object["spec"]["username"] = "somebody-else".into();
+    let path = format!("{SIGNING}/applied?fieldManager=m");
+    let (code, made) = server.patch("application/apply-patch+yaml", &path, &object).await;
+    assert_eq!((code, &made["spec"]["username"]), (201, &json!("root")), "{made}");
+    object["spec"]["signerName"] = "kubernetes.io/kube-apiserver-client".into();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
+    let pem = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    object["spec"]["request"] = STANDARD.encode(pem).into();
+    let path = format!("{SIGNING}/master?fieldManager=m");
+    object["metadata"] = json!({"name": "master"});
+    assert_eq!(server.patch("application/apply-patch+yaml", &path, &object).await.0, 403);
+    for odd in [json!([]), json!("x"), json!({"spec": 7}), json!({"spec": {}, "status": "x"})] {
+        let (code, _) = server.patch("application/apply-patch+yaml", &path, &odd).await;
+        assert!((400..500).contains(&code), "{odd}: {code}");
+    }
+    for part in ["approval", "status"] {
+        for odd in
+            [json!({"status": "x"}), json!({"status": {"conditions": {}}}), json!({"status": {"conditions": ["x"]}})]
+        {
+            let (code, _) =
+                server.patch("application/merge-patch+json", &format!("{SIGNING}/applied/{part}"), &odd).await;
+            assert!((400..500).contains(&code), "{part} {odd}: {code}");
+        }
+    }
+}

@@ -260,24 +260,24 @@ async fn conversation(k: &Kubectl<'_>) {
     assert_eq!(debugged, "dbg");
 
     // Certificates: asked for, approved, signed; denied.
-    for name in ["yes", "no"] {
+    for name in ["wanted", "refused"] {
         k.has(&k.yes(&["create", "-f", "-"], &certificate_request(name)).await, &["created"]);
     }
     k.has(&k.yes(&["get", "csr"], "").await, &["SIGNERNAME", "REQUESTOR", "minke-admin", "60m", "Pending"]);
-    k.has(&k.yes(&["certificate", "approve", "yes"], "").await, &["approved"]);
-    k.has(&k.yes(&["certificate", "deny", "no"], "").await, &["denied"]);
+    k.has(&k.yes(&["certificate", "approve", "wanted"], "").await, &["approved"]);
+    k.has(&k.yes(&["certificate", "deny", "refused"], "").await, &["denied"]);
     let mut state = String::new();
     // Older ones can't wait for a field to be there.
     for _ in 0..100 {
-        state = k.yes(&["get", "csr", "yes"], "").await;
+        state = k.yes(&["get", "csr", "wanted"], "").await;
         if state.contains("Issued") {
             break;
         }
     }
     k.has(&state, &["Approved,Issued"]);
-    k.has(&k.yes(&["get", "csr", "no"], "").await, &["Denied"]);
+    k.has(&k.yes(&["get", "csr", "refused"], "").await, &["Denied"]);
     k.has(
-        &k.yes(&["describe", "csr", "yes"], "").await,
+        &k.yes(&["describe", "csr", "wanted"], "").await,
         &["Requesting User:", "minke-admin", "Common Name:", "somebody"],
     );
 

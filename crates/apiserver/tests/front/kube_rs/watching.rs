@@ -59,12 +59,12 @@ async fn a_store_is_what_the_server_has_metadata_alone_included() {
     let (_server, client) = cluster().await;
     create(&client, "a", "1").await;
     let (reader, writer) = reflector::store();
-    let stream = reflector::reflector(writer, watcher::watcher(maps(&client), selected())).applied_objects();
+    let stream = reflector(writer, watcher::watcher(maps(&client), selected())).applied_objects();
     let task = tokio::spawn(stream.for_each(|_| async {}));
     soon("the store", reader.wait_until_ready()).await.unwrap();
     let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), "default");
     let (names, writer) = reflector::store();
-    let stream = reflector::reflector(writer, watcher::watcher(api, selected())).applied_objects();
+    let stream = reflector(writer, watcher::watcher(api, selected())).applied_objects();
     let bare = tokio::spawn(stream.for_each(|object| async move {
         assert_eq!(object.unwrap().types.unwrap().kind, "PartialObjectMetadata");
     }));
@@ -78,7 +78,7 @@ async fn a_store_is_what_the_server_has_metadata_alone_included() {
     let last = ObjectRef::<ConfigMap>::new("b7").within("default");
     soon("the end", async {
         while reader.len() != 18 || names.len() != 18 || reader.get(&last).is_some() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
     .await;
