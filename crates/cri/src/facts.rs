@@ -38,6 +38,8 @@ pub struct Facts {
     pub unmet: Vec<String>,
     /// The image of sandboxes that it is configured with, where it shows that: containerd before 2.0.
     pub sandbox_image: Option<String>,
+    /// Whether it leaves `oom_score_adj` where it is if it can't lower it, where it shows that: containerd.
+    pub restricts_oom_score_adj: Option<bool>,
 }
 
 impl Facts {
@@ -59,6 +61,7 @@ impl Facts {
 /// does not know the question.
 pub(crate) fn facts(version: api::VersionResponse, status: api::StatusResponse, driver: Option<CgroupDriver>) -> Facts {
     let sandbox_image = configured_image(&status.info);
+    let restricts_oom_score_adj = configured(&status.info).and_then(|c| c.get("restrictOOMScoreAdj")?.as_bool());
     let cgroup_driver = driver.or_else(|| configured_driver(&status.info)).unwrap_or_default();
     let handlers = status.runtime_handlers.into_iter().map(|handler| {
         let features = handler.features.unwrap_or_default();
@@ -80,18 +83,23 @@ pub(crate) fn facts(version: api::VersionResponse, status: api::StatusResponse, 
         handlers: handlers.collect(),
         unmet: unmet.collect(),
         sandbox_image,
+        restricts_oom_score_adj,
     }
 }
 
-/// As its configuration says, in a verbose status.
+/// Its configuration, in a verbose status.
+fn configured(info: &HashMap<String, String>) -> Option<serde_json::Value> {
+    serde_json::from_str(info.get("config")?).ok()
+}
+
+/// As its configuration says.
 fn configured_image(info: &HashMap<String, String>) -> Option<String> {
-    let config: serde_json::Value = serde_json::from_str(info.get("config")?).ok()?;
-    config.get("sandboxImage")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+    configured(info)?.get("sandboxImage")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// containerd before 2.0 can't be asked for its driver, but shows its configuration in a verbose status.
 fn configured_driver(info: &HashMap<String, String>) -> Option<CgroupDriver> {
-    let config: serde_json::Value = serde_json::from_str(info.get("config")?).ok()?;
+    let config = configured(info)?;
     let containerd = config.get("containerd")?;
     let runtimes = containerd.get("runtimes")?;
     let default = containerd.get("defaultRuntimeName").and_then(|name| name.as_str()).unwrap_or("runc");
@@ -150,6 +158,17 @@ mod tests {
         for nothing in ["{}", "no JSON", r#"{"sandboxImage":""}"#, r#"{"sandboxImage":7}"#] {
             assert_eq!(with(nothing), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn whether_it_restricts_oom_score_adj_is_read_from_the_configuration() {
+        let with = |config: &str| {
+            let info = HashMap::from([("config".to_owned(), config.to_owned())]);
+            facts(version("x", "1"), api::StatusResponse { info, ..Default::default() }, None).restricts_oom_score_adj
+        };
+        assert_eq!(with(r#"{"restrictOOMScoreAdj":true}"#), Some(true));
+        assert_eq!(with(r#"{"restrictOOMScoreAdj":false}"#), Some(false));
+        assert_eq!(with("{}"), None);
     }
 
     #[test]

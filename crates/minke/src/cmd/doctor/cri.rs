@@ -2,34 +2,48 @@
 
 use minke_cri::SandboxImage;
 
-use super::Check;
-use super::facts::{Greeted, Socket};
+use super::facts::{Cni, Greeted, Socket};
+use super::{Check, Runtime, network};
 
 const NAME: &str = "cri";
 
-/// The checks of all sockets; one that says that there is none. `needed`: Pods are to run by it.
-pub(super) fn checks(needed: bool, sockets: &[Socket]) -> Vec<Check> {
-    if sockets.is_empty() {
-        return vec![Check::skipped(NAME, "no containerd or CRI-O listens here; the embedded runtime needs none", "")];
-    }
-    sockets.iter().flat_map(|socket| of_socket(needed, socket)).collect()
+/// The checks of all sockets; one that says that there is none. `lowers`: whether this machine can lower `oom_score_adj`.
+pub(super) fn checks(sockets: &[Socket], cni: &Cni, lowers: bool) -> Vec<Check> {
+    let checks = if sockets.is_empty() {
+        vec![Check::skipped(NAME, "no containerd or CRI-O is where they usually are", ABSENT)]
+    } else {
+        // The first is the one that Pods run by.
+        sockets.iter().enumerate().flat_map(|(at, socket)| of_socket(socket, cni, lowers, at == 0)).collect()
+    };
+    checks.into_iter().map(|check| check.of(Runtime::Cri)).collect()
 }
 
-fn of_socket(needed: bool, socket: &Socket) -> Vec<Check> {
+const ABSENT: &str = "nothing, for the embedded runtime; --runtime-endpoint SOCKET looks elsewhere";
+
+fn of_socket(socket: &Socket, cni: &Cni, lowers: bool, first: bool) -> Vec<Check> {
     match &socket.greeted {
-        Ok(runtime) => vec![version(socket, runtime), conditions(needed, runtime), image(runtime), events(runtime)],
-        Err(why) if needed => vec![Check::fail(NAME, why, "as it says, or --runtime embedded, which needs none")],
-        // Pods run without it.
-        Err(why) => vec![Check::warn(NAME, why, "as it says; the embedded runtime does not need it")],
+        Ok(runtime) => {
+            let kept = scores(runtime, lowers);
+            let mut checks = vec![version(socket, runtime), conditions(runtime, first), image(runtime)];
+            checks.extend(kept);
+            checks.extend([network::cri_ports(cni), events(runtime)]);
+            checks
+        }
+        Err(why) if first => vec![Check::fail(NAME, why, "as it says; the embedded runtime does not need it")],
+        Err(why) => vec![Check::warn(NAME, why, "as it says, if --runtime-endpoint is to name this one")],
     }
 }
 
 fn version(socket: &Socket, runtime: &Greeted) -> Check {
-    let driver = if runtime.systemd { "systemd" } else { "cgroupfs" };
-    Check::ok(NAME, format!("{} {} at {}, cgroups by {driver}", runtime.name, runtime.version, socket.endpoint))
+    let driver = if runtime.systemd {
+        "cgroups by systemd: containers have limits, Pods as a whole have none"
+    } else {
+        "cgroups by itself"
+    };
+    Check::ok(NAME, format!("{} {} at {}, {driver}", runtime.name, runtime.version, socket.endpoint))
 }
 
-fn conditions(needed: bool, runtime: &Greeted) -> Check {
+fn conditions(runtime: &Greeted, first: bool) -> Check {
     const NAME: &str = "cri conditions";
     if runtime.unmet.is_empty() {
         return Check::ok(NAME, "it is ready, and so is its network");
@@ -41,7 +55,21 @@ fn conditions(needed: bool, runtime: &Greeted) -> Check {
         "look into the runtime's log (journalctl -u containerd, journalctl -u crio)"
     };
     let found = runtime.unmet.join("; ");
-    if needed && !network { Check::fail(NAME, found, advice) } else { Check::warn(NAME, found, advice) }
+    if first && !network { Check::fail(NAME, found, advice) } else { Check::warn(NAME, found, advice) }
+}
+
+/// runc says nothing of an `oom_score_adj` that it may not lower; it fails, with words that lead nowhere.
+fn scores(runtime: &Greeted, lowers: bool) -> Option<Check> {
+    const NAME: &str = "cri oom_score_adj";
+    match runtime.restricts_oom_score_adj {
+        Some(false) if !lowers => Some(Check::warn(
+            NAME,
+            "this machine lacks CAP_SYS_RESOURCE: unless the runtime has it, no sandbox starts (runc: can't get final \
+             child's PID from pipe)",
+            "restrict_oom_score_adj = true in containerd's CRI plugin, then restart it",
+        )),
+        Some(_) | None => None,
+    }
 }
 
 /// Each sandbox has a process of the runtime's own image.
@@ -98,12 +126,18 @@ mod tests {
             systemd: false,
             unmet: unmet.iter().map(|text| (*text).to_owned()).collect(),
             sandbox_image: SandboxImage::Untold,
+            restricts_oom_score_adj: None,
         };
         Socket { endpoint: "unix:///x.sock".to_owned(), greeted: Ok(greeted) }
     }
 
+    /// Without the check of ports, which is another file's.
+    fn of(sockets: &[Socket]) -> Vec<Check> {
+        checks(sockets, &Cni::default(), true).into_iter().filter(|check| check.check != "cri ports").collect()
+    }
+
     fn levels(sockets: &[Socket]) -> Vec<Level> {
-        checks(false, sockets).iter().map(|check| check.result).collect()
+        of(sockets).iter().map(|check| check.result).collect()
     }
 
     #[test]
@@ -122,19 +156,33 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_does_not_answer_makes_no_machine_unfit() {
-        let silent = Socket { greeted: Err("nothing listens".to_owned()), ..socket("", "", &[]) };
-        assert_eq!(levels(&[silent]), [Level::Warn]);
+    fn a_runtime_that_does_not_answer_can_run_nothing_and_a_second_one_is_no_matter() {
+        let silent = || Socket { greeted: Err("nothing listens".to_owned()), ..socket("", "", &[]) };
+        assert_eq!(levels(&[silent()]), [Level::Fail]);
+        assert_eq!(levels(&[socket("containerd", "2.1.9", &[]), silent()]).last(), Some(&Level::Warn));
         assert_eq!(levels(&[]), [Level::Skipped]);
+        assert!(of(&[silent()]).iter().all(|check| check.runtime == Runtime::Cri), "none of the embedded runtime's");
     }
 
     #[test]
-    fn one_that_pods_are_to_run_by_must_work() {
-        let silent = || Socket { greeted: Err("nothing listens".to_owned()), ..socket("", "", &[]) };
-        assert_eq!(checks(true, &[silent()])[0].result, Level::Fail);
-        let level = |unmet| checks(true, &[socket("containerd", "2.1.9", &[unmet])])[1].result;
+    fn conditions_that_are_not_met() {
+        let level = |unmet| of(&[socket("containerd", "2.1.9", &[unmet])])[1].result;
         assert_eq!(level("RuntimeReady is false"), Level::Fail);
         assert_eq!(level("NetworkReady is false"), Level::Warn, "Pods on the host's network run");
+    }
+
+    #[test]
+    fn a_score_that_can_not_be_lowered_is_told_before_the_first_sandbox_fails() {
+        let found = |restricts: Option<bool>, lowers: bool| {
+            let mut one = socket("containerd", "2.1.9", &[]);
+            one.greeted.as_mut().unwrap().restricts_oom_score_adj = restricts;
+            checks(&[one], &Cni::default(), lowers).into_iter().find(|check| check.check == "cri oom_score_adj")
+        };
+        let warning = found(Some(false), false).unwrap();
+        assert_eq!((warning.result, warning.advice.contains("restrict_oom_score_adj = true")), (Level::Warn, true));
+        for (restricts, lowers) in [(Some(true), false), (None, false), (Some(false), true)] {
+            assert_eq!(found(restricts, lowers), None, "{restricts:?} {lowers}");
+        }
     }
 
     #[test]
@@ -146,18 +194,17 @@ mod tests {
         ] {
             let mut one = socket("containerd", "1.7.24", &[]);
             one.greeted.as_mut().unwrap().sandbox_image = found;
-            let check = checks(true, &[one]).remove(2);
+            let check = of(&[one]).remove(2);
             assert_eq!(check.result, level, "{check:?}");
         }
     }
 
     #[test]
     fn what_the_runtime_says_of_itself_is_told() {
-        let found = checks(false, &[socket("containerd", "2.1.9", &["NetworkReady is false: no CNI"])]);
+        let found = of(&[socket("containerd", "2.1.9", &["NetworkReady is false: no CNI"])]);
         assert_eq!(found[1].result, Level::Warn);
         assert!(found[1].advice.contains("hostNetwork"), "{found:?}");
-        let found =
-            checks(false, &[socket("containerd", "2.1.9", &["RuntimeReady is false", "NetworkReady is false"])]);
+        let found = of(&[socket("containerd", "2.1.9", &["RuntimeReady is false", "NetworkReady is false"])]);
         assert!(found[1].advice.contains("log"), "{found:?}");
     }
 }

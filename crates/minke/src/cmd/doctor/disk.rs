@@ -2,8 +2,8 @@
 
 use minke_kubelet::eviction::{Level as Space, Observations, Signal, Threshold};
 
-use super::Check;
 use super::facts::Disk;
+use super::{Check, Runtime};
 use crate::cmd::node::default_thresholds;
 
 const NAME: &str = "disk";
@@ -16,7 +16,8 @@ pub(super) fn space(disk: Option<&Disk>) -> Check {
     if disk.overlay {
         let found =
             format!("{} lies on an overlay file system, where no overlay can be made", disk.directory.display());
-        return Check::fail(NAME, found, "put --state-dir on another file system, for example a volume");
+        return Check::fail(NAME, found, "put --state-dir on another file system, for example a volume")
+            .of(Runtime::Embedded);
     }
     let levels = [(Signal::Nodefs, disk.bytes), (Signal::NodefsInodes, disk.inodes), (Signal::Imagefs, disk.bytes)];
     let seen = Observations { levels: levels.into(), ..Observations::default() };

@@ -76,6 +76,8 @@ pub(super) struct Greeted {
     pub(super) unmet: Vec<String>,
     /// The image of sandboxes.
     pub(super) sandbox_image: SandboxImage,
+    /// Whether it copes with an `oom_score_adj` that can't be lowered, if it tells.
+    pub(super) restricts_oom_score_adj: Option<bool>,
 }
 
 /// Control groups.

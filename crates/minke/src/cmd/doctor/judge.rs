@@ -1,7 +1,7 @@
 //! Facts → checks. Pure.
 
 use super::facts::{Agent, Cgroups, Facts, Tried};
-use super::{Check, cri, disk, network};
+use super::{Check, Runtime, cri, disk, network};
 
 /// What every Pod needs: number and name.
 const ESSENTIAL: [(u32, &str); 7] = [
@@ -14,10 +14,13 @@ const ESSENTIAL: [(u32, &str); 7] = [
     (5, "CAP_KILL"),
 ];
 
-/// What some Pods need, and what for.
+/// Without it runc can't lower `oom_score_adj`.
+const SYS_RESOURCE: u32 = 24;
+
+/// What some Pods on the embedded runtime need, and what for.
 const USEFUL: [(u32, &str, &str); 4] = [
     (12, "CAP_NET_ADMIN", "only Pods on the host's network run"),
-    (24, "CAP_SYS_RESOURCE", "oom_score_adj can't be lowered and limits of processes can't be raised"),
+    (SYS_RESOURCE, "CAP_SYS_RESOURCE", "oom_score_adj can't be lowered and limits of processes can't be raised"),
     (27, "CAP_MKNOD", "containers can't make device nodes"),
     (13, "CAP_NET_RAW", "containers can't ping"),
 ];
@@ -28,18 +31,19 @@ pub(super) fn judge(facts: &Facts) -> Vec<Check> {
         root(facts),
         capabilities(facts),
         cgroups(facts),
-        overlay(facts),
+        overlay(facts).of(Runtime::Embedded),
         namespaces(facts),
         seccomp(facts),
-        network::nat(facts),
-        network::forwarding(facts),
-        network::cni(&facts.cni),
-        network::ports(facts),
+        network::nat(facts).of(Runtime::Embedded),
+        network::forwarding(facts).of(Runtime::Embedded),
+        network::cni(&facts.cni).of(Runtime::Embedded),
+        network::ports(facts).of(Runtime::Embedded),
         inotify(facts),
         disk::space(facts.disk.as_ref()),
         agent(&facts.agent),
     ];
-    checks.extend(cri::checks(facts.cri, &facts.sockets));
+    let lowers = facts.capabilities.is_none_or(|mask| !facts.root || mask & (1 << SYS_RESOURCE) != 0);
+    checks.extend(cri::checks(&facts.sockets, &facts.cni, lowers));
     checks
 }
 
@@ -71,7 +75,11 @@ fn capabilities(facts: &Facts) -> Check {
     }
     let less: Vec<String> =
         USEFUL.iter().filter(|(number, _, _)| lacks(*number)).map(|(_, name, why)| format!("{name}: {why}")).collect();
-    if less.is_empty() { Check::ok(NAME, "all that are needed") } else { Check::warn(NAME, less.join("; "), inside) }
+    if less.is_empty() {
+        Check::ok(NAME, "all that are needed")
+    } else {
+        Check::warn(NAME, less.join("; "), inside).of(Runtime::Embedded)
+    }
 }
 
 fn cgroups(facts: &Facts) -> Check {
@@ -297,7 +305,6 @@ mod tests {
         assert_eq!(check("ports", |f| f.cni = with(&["bridge", "portmap"])).0, Level::Ok);
         let (level, found) = check("ports", |f| f.cni = with(&["bridge"]));
         assert_eq!((level, found.contains("portmap")), (Level::Warn, true), "{found}");
-        assert_eq!(check("ports", |f| f.cri = true).0, Level::Warn, "a runtime with CRI has no bridge of ours");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! facts   what was found, as data
 //! judge   facts ─► checks: what it means, what to do (pure)
 //! network, disk, cri   the longer judgements (pure)
+//! verdict  checks ─► which runtime can run Pods here (pure)
 //! ```
 
 mod cri;
@@ -13,6 +14,7 @@ mod facts;
 mod judge;
 mod network;
 mod probe;
+mod verdict;
 
 use clap::Args;
 use serde::Serialize;
@@ -20,12 +22,17 @@ use serde::Serialize;
 use crate::client::Client;
 use crate::exit::{Exit, Outcome};
 use crate::output::{Format, document, stdout, table};
+use verdict::Verdict;
 
 /// Check whether this machine can run Pods, and say what to do where it can't
 ///
-/// Nothing is changed, and nothing needs to run. As another user than root less can be seen.
+/// For the embedded runtime, and for containerd or CRI-O where one is. Nothing is changed, and nothing needs to run. As
+/// another user than root less can be seen.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 when Pods can run here, warnings or not; 1 when something essential is missing.")]
+#[command(
+    after_help = "Exit codes: 0 when Pods can run here by the runtime that the instance has or --runtime asks for, warnings or not; 1 when \
+                         something essential is missing."
+)]
 pub(crate) struct DoctorArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
@@ -57,11 +64,35 @@ impl Level {
     }
 }
 
+/// Which runtime needs what was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Runtime {
+    /// Whichever it is.
+    Any,
+    /// Minke's own.
+    Embedded,
+    /// One with CRI.
+    Cri,
+}
+
+impl Runtime {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Embedded => "embedded",
+            Self::Cri => "cri",
+        }
+    }
+}
+
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     /// What was looked at.
     pub(crate) check: &'static str,
+    /// Who needs it.
+    pub(crate) runtime: Runtime,
     /// How it ended.
     pub(crate) result: Level,
     /// What was found, and what it means.
@@ -71,62 +102,63 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    fn new(check: &'static str, result: Level, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, runtime: Runtime::Any, result, found: found.into(), advice: advice.into() }
+    }
+
     fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, result: Level::Ok, found: found.into(), advice: String::new() }
+        Self::new(check, Level::Ok, found, "")
     }
 
     fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { check, result: Level::Warn, found: found.into(), advice: advice.into() }
+        Self::new(check, Level::Warn, found, advice)
     }
 
     fn fail(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { check, result: Level::Fail, found: found.into(), advice: advice.into() }
+        Self::new(check, Level::Fail, found, advice)
     }
 
     fn skipped(check: &'static str, why: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { check, result: Level::Skipped, found: why.into(), advice: advice.into() }
+        Self::new(check, Level::Skipped, why, advice)
+    }
+
+    /// Only this runtime needs it.
+    fn of(self, runtime: Runtime) -> Self {
+        Self { runtime, ..self }
     }
 }
 
-/// All checks.
+/// All checks, and what they come to.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
+    /// Pods can run by the runtime that is asked for.
     ok: bool,
+    verdicts: &'a [Verdict],
     checks: &'a [Check],
 }
 
 /// Looks, judges and prints.
 pub(crate) async fn run(args: &DoctorArgs, client: &Client) -> Outcome {
-    let checks = judge::judge(&probe::look(client).await);
-    let ok = healthy(&checks);
-    let report = Report { ok, checks: &checks };
+    let facts = probe::look(client).await;
+    let checks = judge::judge(&facts);
+    let verdicts = verdict::verdicts(&checks, facts.cri);
+    let ok = verdict::fit(&verdicts);
     let text = match args.output {
-        Format::Json => document(&report, false)?,
-        Format::Yaml => document(&report, true)?,
-        Format::Table | Format::Wide => shown(&checks),
+        Format::Json => document(&Report { ok, verdicts: &verdicts, checks: &checks }, false)?,
+        Format::Yaml => document(&Report { ok, verdicts: &verdicts, checks: &checks }, true)?,
+        Format::Table | Format::Wide => shown(&checks, &verdicts),
     };
     stdout::print(&text)?;
     Ok(if ok { Exit::Reached } else { Exit::Unfit })
 }
 
-/// Whether Pods can run here.
-fn healthy(checks: &[Check]) -> bool {
-    checks.iter().all(|check| check.result != Level::Fail)
-}
-
-fn shown(checks: &[Check]) -> String {
-    let mut rows = table::new(&["CHECK", "RESULT", "FOUND", "WHAT TO DO"]);
+fn shown(checks: &[Check], verdicts: &[Verdict]) -> String {
+    let mut rows = table::new(&["CHECK", "RUNTIME", "RESULT", "FOUND", "WHAT TO DO"]);
     for check in checks {
-        rows.add_row([check.check, check.result.as_str(), &check.found, &check.advice]);
+        rows.add_row([check.check, check.runtime.as_str(), check.result.as_str(), &check.found, &check.advice]);
     }
-    let warnings = checks.iter().filter(|check| check.result == Level::Warn).count();
-    let sum = match (healthy(checks), warnings) {
-        (false, _) => "Pods can't run here until what failed is mended.".to_owned(),
-        (true, 0) => "Pods can run here.".to_owned(),
-        (true, 1) => "Pods can run here, with one warning.".to_owned(),
-        (true, n) => format!("Pods can run here, with {n} warnings."),
-    };
-    format!("{}\n{sum}\n", table::finish(&rows))
+    let verdicts: String = verdicts.iter().map(|verdict| format!("{verdict}\n")).collect();
+    format!("{}\n{verdicts}", table::finish(&rows))
 }
 
 #[cfg(test)]
@@ -134,13 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_failed_makes_a_machine_unfit() {
-        let checks =
-            [Check::ok("a", "fine"), Check::warn("b", "hm", "do it"), Check::skipped("c", "unseen", "be root")];
-        assert!(healthy(&checks));
-        assert!(shown(&checks).ends_with("\nPods can run here, with one warning.\n"));
-        let failed = [Check::ok("a", "fine"), Check::fail("d", "gone", "get it")];
-        assert!(!healthy(&failed));
-        assert!(shown(&failed).contains("FAIL"));
+    fn the_table_says_what_each_check_is_for_and_ends_with_the_verdicts() {
+        let checks = [Check::ok("a", "fine"), Check::fail("b", "gone", "get it").of(Runtime::Embedded)];
+        let text = shown(&checks, &verdict::verdicts(&checks, false));
+        let row = text.lines().find(|line| line.starts_with("b ")).unwrap();
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["b", "embedded", "FAIL", "gone", "get", "it"]);
+        assert!(text.contains("\nembedded: Pods can't run"), "{text}");
     }
 }

@@ -61,15 +61,31 @@ pub(super) fn ports(facts: &Facts) -> Check {
             let found = format!("{file} has no portmap: a Pod's hostPort leads nowhere");
             Check::warn(NAME, found, "add portmap to its plugins, with the capability portMappings")
         }
-        None | Some((_, Err(_))) if facts.cri => {
-            let found = "a runtime with CRI has host ports from CNI, which has no configuration here";
-            Check::warn(NAME, found, "install a CNI configuration with portmap; Pods with hostNetwork: true need none")
-        }
         None | Some((_, Err(_))) => match &facts.nf_tables {
             Tried::Works => Check::ok(NAME, "host ports by the built-in bridge"),
             Tried::Refused(_) => Check::warn(NAME, "no host ports without nf_tables", "see nf_tables"),
             Tried::Unseen(why) => Check::skipped(NAME, why, "run minke doctor as root"),
         },
+    }
+}
+
+/// The same for a runtime with CRI, which has no bridge of ours.
+pub(super) fn cri_ports(cni: &Cni) -> Check {
+    const NAME: &str = "cri ports";
+    match &cni.first {
+        Some((file, Ok(plugins))) if plugins.iter().any(|plugin| plugin == "portmap") => {
+            Check::ok(NAME, format!("host ports by CNI's portmap ({file})"))
+        }
+        Some((file, Ok(_))) => {
+            let found = format!("{file} has no portmap: a Pod's hostPort leads nowhere");
+            Check::warn(NAME, found, "add portmap to its plugins, with the capability portMappings")
+        }
+        None | Some((_, Err(_))) => {
+            let found = format!("host ports come from CNI, which has no configuration in {}", cni.directory.display());
+            let advice = "install one with portmap; Pods with hostNetwork: true need none. Skip this if the runtime is \
+                          configured to look elsewhere";
+            Check::warn(NAME, found, advice)
+        }
     }
 }
 
@@ -96,6 +112,18 @@ mod tests {
         for bad in ["{", "{}", r#"{"plugins":[]}"#, r#"{"plugins":[{}]}"#, r#"{"plugins":"bridge"}"#] {
             assert!(plugins(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn host_ports_of_a_runtime_with_cri_are_cnis() {
+        let with = |first| Cni { directory: "/etc/cni/net.d".into(), first, ..Cni::default() };
+        let file = |plugins: &[&str]| {
+            Some(("10-a.conflist".to_owned(), Ok(plugins.iter().map(|name| (*name).to_owned()).collect())))
+        };
+        assert_eq!(cri_ports(&with(file(&["bridge", "portmap"]))).result, Level::Ok);
+        assert_eq!(cri_ports(&with(file(&["bridge"]))).result, Level::Warn);
+        let none = cri_ports(&with(None));
+        assert_eq!((none.result, none.found.contains("/etc/cni/net.d")), (Level::Warn, true), "{none:?}");
     }
 
     #[test]

@@ -208,6 +208,7 @@ async fn greet(endpoint: Endpoint) -> Result<Greeted, String> {
         version: facts.version.clone(),
         systemd: facts.cgroup_driver == CgroupDriver::Systemd,
         unmet: facts.unmet.clone(),
+        restricts_oom_score_adj: facts.restricts_oom_score_adj,
         sandbox_image: runtime.sandbox_image().await.map_err(|error| error_chain(&error))?,
     })
 }
