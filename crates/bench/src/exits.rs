@@ -14,6 +14,7 @@ use minke_core::clock::{Clock, SystemClock};
 use minke_core::manifest::{Input, Validate, parse};
 use minke_core::runtime::Runtime;
 use minke_kubelet::eviction::EvictionConfig;
+use minke_kubelet::timeline::{Step, Transition};
 use minke_kubelet::{DesiredPod, Kubelet, KubeletConfig, PodChange, PodReport, RelistMode, StopRequest, Subscription};
 use minke_oci::image::ImportSource;
 use minke_oci::{EmbeddedConfig, EmbeddedRuntime};
@@ -198,6 +199,27 @@ impl Bed {
     /// What is reported from now on.
     pub(crate) fn subscribe(&self) -> Subscription {
         self.kubelet.subscribe()
+    }
+
+    /// The runtime's id of a container that runs.
+    pub(crate) fn id(&self, one: &Waiting) -> Option<String> {
+        let reports = self.kubelet.reports();
+        let report = reports.iter().find(|report| report.pod.metadata.name.as_deref() == Some(&one.pod))?;
+        let id = statuses(report).find(|status| status.name == one.container)?.container_id.clone()?;
+        Some(id.split_once("://").map_or(id.clone(), |(_, id)| id.to_owned()))
+    }
+
+    /// How long a Pod of one container took from its admission until it was told to run, without the steps that are
+    /// calls of the runtime.
+    pub(crate) fn own_part(&self) -> Option<Duration> {
+        let timelines = self.kubelet.timelines(None);
+        let entries = &timelines.pods.first()?.entries;
+        let at = |wanted: &Transition| entries.iter().find(|e| e.transition == *wanted).map(|e| e.at);
+        let whole = at(&Transition::Phase { phase: "Running".to_owned() })? - at(&Transition::Admitted)?;
+        let steps = [Step::Sandbox, Step::Create, Step::Start]
+            .map(|step| Some(at(&Transition::Done { step })? - at(&Transition::Began { step })?));
+        let calls: i64 = steps.into_iter().sum::<Option<i64>>()?;
+        u64::try_from(whole - calls).ok().map(Duration::from_micros)
     }
 
     /// Lets a container exit. It runs, so its shell has the pipe open or is about to.
