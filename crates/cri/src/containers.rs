@@ -15,6 +15,7 @@ use crate::deadline::{stop, whole_seconds};
 use crate::error::{Subject, Words, is_not_running};
 use crate::runtime::{CriRuntime, Inner};
 use crate::sandboxes::{gone_is_done, selector};
+use crate::start::forget_cut_off;
 use crate::{api, deadline};
 
 const CREATE: &str = "create container";
@@ -66,13 +67,8 @@ impl ContainerService for CriRuntime {
     }
 
     async fn start_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        let (inner, id) = (self.inner.clone(), id.clone());
-        Self::to_the_end(START, async move {
-            let request = api::StartContainerRequest { container_id: id.0.clone() };
-            inner.call(START, Subject::Container(&id.0), inner.connection.runtime().start_container(request)).await?;
-            Ok(())
-        })
-        .await
+        let (this, id) = (self.clone(), id.clone());
+        Self::to_the_end(START, async move { this.start(&id).await }).await
     }
 
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
@@ -100,10 +96,13 @@ impl ContainerService for CriRuntime {
         let not_found = || RuntimeError::NotFound { operation: STATUS, what: "container", id: id.0.clone() };
         let request = api::ContainerStatusRequest { container_id: id.0.clone(), verbose: false };
         let mut client = inner.connection.runtime();
-        let answer = inner.call(STATUS, Subject::Container(&id.0), client.container_status(request)).await?;
+        let answer = inner.question(STATUS, Subject::Container(&id.0), client.container_status(request)).await?;
         let status = answer.status.ok_or_else(not_found)?;
         if let Some(group) = status.annotations.get(own::CGROUP_PARENT).filter(|_| state::may_live_on(&status)) {
-            make_true(inner, group, id).await;
+            make_true(inner, group, &id.0).await;
+        }
+        if forget_cut_off(inner, &status).await? {
+            return Err(not_found());
         }
         let sandbox = match container::sandbox(&status) {
             Some(sandbox) => sandbox,
@@ -169,19 +168,19 @@ impl CriRuntime {
     }
 }
 
-/// Ends what still runs of a container that the runtime calls ended. When a shim is killed, containerd 2 does not always
+/// Ends what still runs of a container or sandbox that the runtime calls ended. When a shim is killed, containerd 2 does not always
 /// look after its containers' processes: it tells of their end, and they go on, unseen and beside those that take their
 /// place.
-async fn make_true(inner: &Arc<Inner>, group: &str, id: &ContainerId) {
+pub(crate) async fn make_true(inner: &Arc<Inner>, group: &str, id: &str) {
     let begun = Instant::now();
     while begun.elapsed() < deadline::KILLED {
-        let (inner, group, name) = (Arc::clone(inner), group.to_owned(), id.0.clone());
+        let (inner, group, name) = (Arc::clone(inner), group.to_owned(), id.to_owned());
         match tokio::task::spawn_blocking(move || inner.groups.kill(&group, &name)).await {
             Ok(true) => tokio::time::sleep(Duration::from_millis(10)).await,
             Ok(false) | Err(_) => return,
         }
     }
-    tracing::warn!(container = id.0, "processes of a container that has ended for the runtime can't be killed");
+    tracing::warn!(id, "processes of what has ended for the runtime can't be killed");
 }
 
 /// Containers as the runtime lists them.
@@ -191,7 +190,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<api::Container>, RuntimeError> {
     let request = api::ListContainersRequest { filter };
     let mut client = inner.connection.runtime();
-    Ok(inner.call(LIST, Subject::Runtime, client.list_containers(request)).await?.containers)
+    Ok(inner.question(LIST, Subject::Runtime, client.list_containers(request)).await?.containers)
 }
 
 /// The sandbox of somebody else's container, which has no note of it.

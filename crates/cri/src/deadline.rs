@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Most calls.
 pub(crate) const CALL: Duration = Duration::from_secs(120);
+/// Until a question that is not answered is told as silence. It is waited for as long as any call.
+pub(crate) const QUIET: Duration = Duration::from_secs(10);
 /// Making a sandbox: its network may have to be set up by plugins that wait for others.
 pub(crate) const RUN_SANDBOX: Duration = Duration::from_secs(240);
 /// Until a container that was stopped is shown as ended.

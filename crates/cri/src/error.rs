@@ -44,6 +44,12 @@ pub(crate) fn is_transport(status: &Status) -> bool {
     StdError::source(status).is_some()
 }
 
+/// Whether the runtime itself answers that it is only starting: containerd listens before its CRI plugin is ready. Newer
+/// ones have a code for it.
+pub(crate) fn is_starting(status: &Status) -> bool {
+    !is_transport(status) && status.message().contains("server is not initialized yet")
+}
+
 /// The error of the operating system behind a failed connection.
 pub(crate) fn io_error(status: &Status) -> Option<&io::Error> {
     let mut cause = StdError::source(status);
@@ -85,6 +91,9 @@ pub(crate) fn runtime_error(
     }
     let message = status.message();
     let words = || Words(advised(message));
+    if is_starting(status) {
+        return RuntimeError::Unavailable { operation, source: Box::new(words()) };
+    }
     match status.code() {
         Code::Unavailable => RuntimeError::Unavailable { operation, source: Box::new(words()) },
         Code::Unimplemented => RuntimeError::Unsupported { operation, feature: "this call of CRI".to_owned() },
@@ -188,6 +197,14 @@ mod tests {
         assert!(matches!(of(container, Code::Unavailable, "not initialized"), RuntimeError::Unavailable { .. }));
         let timed_out = of(container, Code::DeadlineExceeded, "x");
         assert!(matches!(timed_out, RuntimeError::TimedOut { after, .. } if after == Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_runtime_that_is_only_starting_is_not_available() {
+        for code in [Code::Unknown, Code::Unavailable] {
+            let error = of(Subject::Container("c"), code, "server is not initialized yet");
+            assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! socket ─► Version ─► answered: Status, RuntimeConfig ─► facts
+//!              ├─ not ready yet ─► asked again for a while
 //!              ├─ no such service ─► does it speak v1alpha2? too old : no CRI there
 //!              ├─ not HTTP/2 ─► something else listens
 //!              └─ silence ─► it hangs, or something else listens
@@ -12,10 +13,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::connection::Connection;
-use crate::error::{Words, io_error, is_transport, transport_words};
+use crate::error::{Words, io_error, is_starting, is_transport, transport_words};
 use crate::facts::{CgroupDriver, facts};
 use crate::{Endpoint, EndpointError, Facts, api, deadline};
 
@@ -67,6 +69,17 @@ pub enum OpenError {
         /// How long was waited.
         after: Duration,
     },
+    /// It listens already, and is not ready to serve.
+    #[error("the container runtime on {path} is still starting after {} s; look into its log", after.as_secs())]
+    NotReady {
+        /// The socket.
+        path: PathBuf,
+        /// How long was waited.
+        after: Duration,
+        /// Its words.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
     /// It speaks gRPC, but not CRI.
     #[error(
         "what listens on {path} speaks gRPC but offers no CRI; for containerd, take \"cri\" out of disabled_plugins in \
@@ -100,9 +113,21 @@ pub enum OpenError {
     },
 }
 
-/// Greets the runtime.
+/// Greets the runtime, and again while it says that it is only starting: containerd listens before its CRI plugin is ready.
 pub(crate) async fn greet(endpoint: &Endpoint, connection: &Connection) -> Result<Facts, OpenError> {
     endpoint.check().map_err(|error| not_permitted(endpoint, error))?;
+    let begun = Instant::now();
+    loop {
+        match first_words(endpoint, connection).await {
+            Err(OpenError::NotReady { .. }) if begun.elapsed() < deadline::GREETING => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            greeted => return greeted,
+        }
+    }
+}
+
+async fn first_words(endpoint: &Endpoint, connection: &Connection) -> Result<Facts, OpenError> {
     let version = match ask(connection.runtime().version(api::VersionRequest { version: "v1".to_owned() })).await {
         Answer::Is(version) => version,
         Answer::No(status) if status.code() == Code::Unimplemented && !is_transport(&status) => {
@@ -155,7 +180,13 @@ fn failed<T>(endpoint: &Endpoint, answer: Answer<T>) -> OpenError {
         Answer::Is(_) | Answer::Silence => return OpenError::Silent { path, after: deadline::GREETING },
     };
     if !is_transport(&status) {
-        return if is_http_answer(&status) {
+        return if is_starting(&status) || status.code() == Code::Unavailable {
+            OpenError::NotReady {
+                path,
+                after: deadline::GREETING,
+                source: Box::new(Words(status.message().to_owned())),
+            }
+        } else if is_http_answer(&status) {
             OpenError::NotGrpc { path, source: Box::new(Words(status.message().to_owned())) }
         } else {
             OpenError::Refusal { path, source: Box::new(Words(status.message().to_owned())) }

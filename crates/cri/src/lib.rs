@@ -36,6 +36,7 @@ mod pull_error;
 mod runtime;
 mod sandbox_image;
 mod sandboxes;
+mod start;
 mod stats;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The runtime itself: what it owns, and how each call is made.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tonic::{Response, Status};
 
 use crate::cgroup::Groups;
 use crate::connection::Connection;
-use crate::error::{Subject, is_transport, runtime_error, transport_words};
+use crate::error::{Subject, is_starting, is_transport, runtime_error, transport_words};
 use crate::events::Events;
 use crate::greeting::{OpenError, greet};
 use crate::health::Watchman;
@@ -145,6 +146,8 @@ impl Inner {
             Ok(Err(status)) => {
                 if is_transport(&status) {
                     self.watchman.silent(self.clock.now(), || transport_words(&status));
+                } else if is_starting(&status) {
+                    self.watchman.silent(self.clock.now(), || "it is starting".to_owned());
                 } else {
                     self.watchman.answered();
                 }
@@ -166,6 +169,26 @@ impl Inner {
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, RuntimeError> {
         self.bounded(Some(deadline::CALL), call).await.map_err(|e| e.into_runtime(operation, subject))
+    }
+
+    /// Makes a call that changes nothing and that a runtime answers at once. One that hangs is known long before the bound.
+    pub(crate) async fn question<T>(
+        &self,
+        operation: Operation,
+        subject: Subject<'_>,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, RuntimeError> {
+        let mut call = pin!(self.call(operation, subject, call));
+        if let Ok(answer) = tokio::time::timeout(deadline::QUIET, &mut call).await {
+            return answer;
+        }
+        self.watchman.silent(self.clock.now(), || {
+            format!(
+                "no answer to {operation} within {} s: it hangs, or the machine is very busy",
+                deadline::QUIET.as_secs()
+            )
+        });
+        call.await
     }
 
     /// Which Pod each sandbox is of, as last seen: events of a removed one don't say.

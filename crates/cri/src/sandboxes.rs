@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{
     ListFilter, RuntimeError, SandboxConfig, SandboxId, SandboxInfo, SandboxService, SandboxStatus, error_chain, labels,
 };
+use tokio::time::Instant;
 use tonic::Code;
 
+use crate::containers::make_true;
 use crate::convert::{own, sandbox};
 use crate::error::Subject;
 use crate::runtime::{CallError, CriRuntime, Inner};
@@ -67,7 +70,11 @@ impl SandboxService for CriRuntime {
             let request = api::StopPodSandboxRequest { pod_sandbox_id: id.0.clone() };
             let mut client = inner.connection.runtime();
             let stopped = inner.call(STOP, Subject::Sandbox(&id.0), client.stop_pod_sandbox(request)).await;
-            gone_is_done(stopped.map(drop))
+            gone_is_done(stopped.map(drop))?;
+            if let Some(remains) = Remains::of(&inner, &id).await? {
+                remains.end(&inner).await;
+            }
+            Ok(())
         })
         .await
     }
@@ -88,7 +95,7 @@ impl SandboxService for CriRuntime {
         let request = api::ListPodSandboxRequest { filter: filter.pod.as_ref().map(|_| wanted) };
         let inner = &self.inner;
         let mut client = inner.connection.runtime();
-        let listed = inner.call("list sandboxes", Subject::Runtime, client.list_pod_sandbox(request)).await;
+        let listed = inner.question("list sandboxes", Subject::Runtime, client.list_pod_sandbox(request)).await;
         let listed: Vec<SandboxInfo> = listed?.items.iter().filter_map(sandbox::info).collect();
         let known = listed.iter().map(|s| (s.id.0.clone(), s.pod.uid.clone()));
         match &filter.pod {
@@ -127,7 +134,7 @@ pub(crate) fn gone_is_done(result: Result<(), RuntimeError>) -> Result<(), Runti
 async fn raw_status(inner: &Inner, id: &SandboxId) -> Result<Option<api::PodSandboxStatus>, RuntimeError> {
     let request = api::PodSandboxStatusRequest { pod_sandbox_id: id.0.clone(), verbose: false };
     let mut client = inner.connection.runtime();
-    Ok(inner.call(STATUS, Subject::Sandbox(&id.0), client.pod_sandbox_status(request)).await?.status)
+    Ok(inner.question(STATUS, Subject::Sandbox(&id.0), client.pod_sandbox_status(request)).await?.status)
 }
 
 /// Makes the Pod's cgroup with the limits on the Pod as a whole, before anything is in it.
@@ -149,17 +156,83 @@ async fn remove_group(inner: &Arc<Inner>, path: String) {
     drop(tokio::task::spawn_blocking(move || inner.groups.remove(&path)).await);
 }
 
+/// Whether the runtime knows no sandbox of this Pod.
+async fn has_none(inner: &Inner, pod: &str) -> bool {
+    let label_selector = [(labels::POD_UID.to_owned(), pod.to_owned())].into();
+    let filter = api::PodSandboxFilter { label_selector, ..Default::default() };
+    let request = api::ListPodSandboxRequest { filter: Some(filter) };
+    let mut client = inner.connection.runtime();
+    let listed = inner.question("list sandboxes", Subject::Runtime, client.list_pod_sandbox(request)).await;
+    let is_its = |sandbox: &api::PodSandbox| sandbox.labels.get(labels::POD_UID).is_some_and(|uid| uid == pod);
+    listed.is_ok_and(|listed| !listed.items.iter().any(is_its))
+}
+
+/// What a sandbox may leave on the machine. Who kills a shim takes away whoever would have ended its processes, that of the
+/// sandbox itself among them, and removed their cgroups.
+struct Remains {
+    /// The Pod's cgroup.
+    group: String,
+    /// The sandbox and its containers.
+    ids: Vec<String>,
+    /// The Pod, as its labels say.
+    pod: Option<String>,
+}
+
+impl Remains {
+    /// Of a sandbox of ours, which is there.
+    async fn of(inner: &Inner, id: &SandboxId) -> Result<Option<Self>, RuntimeError> {
+        let mut status = match raw_status(inner, id).await {
+            Ok(status) => status.unwrap_or_default(),
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(group) = status.annotations.remove(own::CGROUP_PARENT) else { return Ok(None) };
+        let pod = status.labels.remove(labels::POD_UID);
+        let filter = api::ContainerFilter { pod_sandbox_id: id.0.clone(), ..Default::default() };
+        let containers = crate::containers::list(inner, Some(filter)).await?.into_iter();
+        // A runtime that does not know the filter would list everything.
+        let ids = containers.filter(|container| container.pod_sandbox_id == id.0).map(|container| container.id);
+        Ok(Some(Self { group, ids: ids.chain([id.0.clone()]).collect(), pod }))
+    }
+
+    /// Ends their processes.
+    async fn end(&self, inner: &Arc<Inner>) {
+        for id in &self.ids {
+            make_true(inner, &self.group, id).await;
+        }
+    }
+
+    /// Removes their groups, and the Pod's if nothing else is in it. With its last sandbox nothing may be.
+    async fn clear(self, inner: &Arc<Inner>) {
+        let last = match &self.pod {
+            Some(pod) => has_none(inner, pod).await,
+            None => false,
+        };
+        let (own, Self { group, ids, pod: _ }) = (Arc::clone(inner), self);
+        let path = group.clone();
+        drop(tokio::task::spawn_blocking(move || ids.iter().for_each(|id| own.groups.clear(&path, id))).await);
+        let begun = Instant::now();
+        while last && begun.elapsed() < deadline::KILLED {
+            let (own, path) = (Arc::clone(inner), group.clone());
+            match tokio::task::spawn_blocking(move || own.groups.kill_pod(&path)).await {
+                Ok(true) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Ok(false) | Err(_) => break,
+            }
+        }
+        remove_group(inner, group).await;
+    }
+}
+
 async fn remove(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), RuntimeError> {
-    let cgroup = match raw_status(inner, id).await {
-        Ok(status) => status.and_then(|mut s| s.annotations.remove(own::CGROUP_PARENT)),
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let remains = Remains::of(inner, id).await?;
+    if let Some(remains) = &remains {
+        remains.end(inner).await;
+    }
     let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.0.clone() };
     let removed = inner.bounded(Some(deadline::CALL), inner.connection.runtime().remove_pod_sandbox(request)).await;
     gone_is_done(removed.map(drop).map_err(|e: CallError| e.into_runtime(REMOVE, Subject::Sandbox(&id.0))))?;
-    if let Some(path) = cgroup {
-        remove_group(inner, path).await;
+    if let Some(remains) = remains {
+        remains.clear(inner).await;
     }
     Ok(())
 }

@@ -132,13 +132,38 @@ impl Groups {
         let Some(machine) = &self.machine else { return false };
         let name = parent_for(path, self.driver);
         let Some(relative) = relative(&name).filter(|_| !id.is_empty()) else { return false };
-        let groups = machine.roots.iter().flat_map(|root| directories(&root.join(relative)));
-        let own = groups.filter(|dir| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(id)));
-        let pids: BTreeSet<i32> = own.flat_map(|dir| members(&dir)).collect();
-        for pid in pids.iter().copied().filter_map(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
+        let pids: BTreeSet<i32> = machine.of(relative, id).flat_map(|dir| members(&dir)).collect();
+        kill_all(&pids);
+        !pids.is_empty()
+    }
+
+    /// Kills what is left in the group of a Pod that has no sandbox any more, nor one that is being made. Whether there was
+    /// anything: then look again. Nothing but the group tells of it: a runtime that is killed while it makes a sandbox
+    /// forgets it.
+    pub(crate) fn kill_pod(&self, path: &str) -> bool {
+        let Some(machine) = &self.machine else { return false };
+        let name = parent_for(path, self.driver);
+        let Some(relative) = relative(&name) else { return false };
+        // Held, so that none begins to be made meanwhile.
+        let making = self.lock();
+        if making.iter().any(|making| Some(making.as_path()) == self::relative(path)) {
+            return false;
+        }
+        let pids: BTreeSet<i32> = machine.roots.iter().flat_map(|root| members(&root.join(relative))).collect();
+        kill_all(&pids);
+        if pids.is_empty() {
+            machine.roots.iter().for_each(|root| remove_below(&root.join(relative)));
         }
         !pids.is_empty()
+    }
+
+    /// Removes the group of a container or sandbox that is gone, which its shim had to remove and did not live to. What
+    /// still has processes stays.
+    pub(crate) fn clear(&self, path: &str, id: &str) {
+        let Some(machine) = &self.machine else { return };
+        let name = parent_for(path, self.driver);
+        let Some(relative) = relative(&name).filter(|_| !id.is_empty()) else { return };
+        machine.of(relative, id).for_each(|group| remove_below(&group));
     }
 
     /// Removes what is left of a Pod's group in every hierarchy, and what is empty above it. What still has processes
@@ -194,6 +219,18 @@ fn hybrid_roots(mountinfo: &str) -> Vec<PathBuf> {
     roots
 }
 
+fn kill_all(pids: &BTreeSet<i32>) {
+    for pid in pids.iter().copied().filter_map(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Removes a directory and all below it, as far as they are groups without processes.
+fn remove_below(group: &Path) {
+    directories(group).iter().for_each(|child| remove_below(child));
+    let _ = fs::remove_dir(group);
+}
+
 /// Removes a directory and its parents, as far as they are empty.
 fn remove_upwards(root: &Path, relative: &Path) {
     for path in relative.ancestors().filter(|path| !path.as_os_str().is_empty()) {
@@ -213,6 +250,12 @@ fn remove_upwards(root: &Path, relative: &Path) {
 }
 
 impl Machine {
+    /// The groups of a container or sandbox below this one, in every hierarchy: its id is in their names.
+    fn of<'a>(&'a self, relative: &'a Path, id: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+        let groups = self.roots.iter().flat_map(move |root| directories(&root.join(relative)));
+        groups.filter(move |dir| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(id)))
+    }
+
     fn make_directories(&self, relative: &Path) -> Result<(), GroupError> {
         for root in &self.roots {
             let mut path = root.clone();
@@ -361,6 +404,19 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_what_is_gone_go_and_those_beside_them_stay() {
+        let bed = Bed::new(CgroupDriver::Cgroupfs);
+        for made in ["cpu/m/pod1/gone/below", "memory/m/pod1/gone", "cpu/m/pod1/lives"] {
+            fs::create_dir_all(bed.at(made)).unwrap();
+        }
+        bed.groups.clear("/m/pod1", "");
+        assert!(bed.at("cpu/m/pod1/gone/below").exists());
+        bed.groups.clear("/m/pod1", "gone");
+        assert!(!bed.at("cpu/m/pod1/gone").exists() && !bed.at("memory/m/pod1/gone").exists());
+        assert!(bed.at("cpu/m/pod1/lives").exists());
+    }
+
+    #[test]
     fn a_group_whose_sandbox_is_being_made_stays() {
         let bed = Bed::new(CgroupDriver::Cgroupfs);
         for _ in 0..2 {
@@ -391,6 +447,27 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none(), "it was none of these");
         assert!(bed.groups.kill("/m/pod1", "c1"));
         assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn what_a_pod_without_a_sandbox_left_running_is_killed_unless_one_is_being_made() {
+        let bed = Bed::new(CgroupDriver::Cgroupfs);
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        fs::create_dir_all(bed.at("cpu/m/pod1/forgotten")).unwrap();
+        let members = bed.at("cpu/m/pod1/forgotten/cgroup.procs");
+        fs::write(&members, format!("{}\n", child.id())).unwrap();
+        bed.groups.make("/m/pod1", &LinuxResources::default()).unwrap();
+        assert!(!bed.groups.kill_pod("/m/pod1"), "a sandbox is being made in it");
+        bed.groups.made("/m/pod1");
+        for hostile in ["/", "", "/m/..", "/m/pod2"] {
+            assert!(!bed.groups.kill_pod(hostile), "{hostile}");
+        }
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(bed.groups.kill_pod("/m/pod1"));
+        assert!(!child.wait().unwrap().success());
+        fs::remove_file(members).unwrap();
+        assert!(!bed.groups.kill_pod("/m/pod1"));
+        assert!(!bed.at("cpu/m/pod1").exists());
     }
 
     #[test]

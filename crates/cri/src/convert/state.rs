@@ -35,11 +35,37 @@ pub(crate) fn may_live_on(status: &api::ContainerStatus) -> bool {
     status.state() == api::ContainerState::ContainerExited && status.exit_code == NOT_SEEN
 }
 
+/// A start that the runtime gave up because whoever had asked for it was gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CutOff {
+    /// Its program was not run.
+    NeverRan,
+    /// Its program may have been run, and was killed then.
+    MayHaveRun,
+}
+
+/// Whether its start was cut off. containerd says so with its word for a call whose caller is gone.
+pub(crate) fn cut_off(status: &api::ContainerStatus) -> Option<CutOff> {
+    let message = status.message.trim_end_matches(": unknown");
+    let cut = status.state() == api::ContainerState::ContainerExited
+        && status.reason == "StartError"
+        && message.ends_with("context canceled");
+    cut.then(|| {
+        if message.starts_with("failed to create containerd task") { CutOff::NeverRan } else { CutOff::MayHaveRun }
+    })
+}
+
 fn exit(status: &api::ContainerStatus) -> Exit {
     let finished_at = given(status.finished_at);
+    let lost = |message: &str| {
+        let reason = "ContainerStatusUnknown".to_owned();
+        Exit { code: ExitCode::Lost, reason, message: message.to_owned(), finished_at }
+    };
     if is_lost(status) {
-        let message = "the container runtime was not there when it ended, so how it ended is not known".to_owned();
-        return Exit { code: ExitCode::Lost, reason: "ContainerStatusUnknown".to_owned(), message, finished_at };
+        return lost("the container runtime was not there when it ended, so how it ended is not known");
+    }
+    if cut_off(status).is_some() {
+        return lost("its start was cut off when the agent that asked for it ended, so whether it ran is not known");
     }
     let (reason, message) = (status.reason.clone(), status.message.clone());
     Exit { code: ExitCode::Known(status.exit_code), reason, message, finished_at }
@@ -88,6 +114,28 @@ mod tests {
     fn a_start_that_failed_never_started() {
         let ContainerState::Exited { started_at, exit } = ended(128, "StartError", 0) else { panic!() };
         assert_eq!((started_at, exit.reason.as_str(), exit.message.as_str()), (None, "StartError", "words"));
+    }
+
+    #[test]
+    fn a_start_that_was_cut_off_is_no_end_of_the_program() {
+        let with = |message: &str| api::ContainerStatus {
+            state: api::ContainerState::ContainerExited.into(),
+            exit_code: 128,
+            reason: "StartError".to_owned(),
+            message: message.to_owned(),
+            ..Default::default()
+        };
+        for (message, cut) in [
+            ("failed to create containerd task: failed to create shim task: context canceled", Some(CutOff::NeverRan)),
+            ("failed to create containerd task: context canceled: unknown", Some(CutOff::NeverRan)),
+            ("failed to start containerd task \"c\": context canceled", Some(CutOff::MayHaveRun)),
+            ("failed to create containerd task: exec: \"context canceled\": executable file not found in $PATH", None),
+        ] {
+            assert_eq!(cut_off(&with(message)), cut, "{message}");
+            assert_eq!(code(&state(&with(message))) == ExitCode::Lost, cut.is_some(), "{message}");
+        }
+        let own = api::ContainerStatus { reason: "Error".to_owned(), ..with("context canceled") };
+        assert_eq!(cut_off(&own), None, "a program that ran");
     }
 
     #[test]

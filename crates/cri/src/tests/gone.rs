@@ -45,6 +45,27 @@ async fn calls_fail_clearly_while_it_is_gone_and_work_when_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runtime_that_hangs_is_known_long_before_its_calls_are_given_up() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let mut health = runtime.health();
+    fake.fault("ListPodSandbox", Fault::Hang);
+    let asked = runtime.clone();
+    let begun = tokio::time::Instant::now();
+    let call = tokio::spawn(async move { asked.list_sandboxes(&ListFilter::default()).await });
+    let told = health.wait_for(|health| matches!(health, Health::Silent { .. })).await.unwrap().clone();
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    let Health::Silent { why, .. } = told else { unreachable!() };
+    assert!(why.contains("list sandboxes within 10 s"), "{why}");
+    assert!(!call.is_finished(), "a busy runtime may still answer");
+    assert!(call.await.unwrap().is_err());
+
+    fake.state().faults.clear();
+    runtime.list_sandboxes(&ListFilter::default()).await.unwrap();
+    assert_eq!(*health.borrow(), Health::Answers);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_ends_at_its_deadline() {
     let fake = FakeCri::start();
     let runtime = fake.open().await;

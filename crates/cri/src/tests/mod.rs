@@ -4,3 +4,4 @@ mod calls;
 mod events;
 mod gone;
 mod peers;
+mod starts;

@@ -82,6 +82,22 @@ async fn a_runtime_that_hangs() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_is_only_starting_is_waited_for() {
+    let fake = FakeCri::start();
+    fake.refuse("Status", Code::Unavailable, "server is not initialized yet");
+    let error = error_at(&fake.socket()).await;
+    assert!(error_chain(&error).contains("still starting after 10 s"), "{error:?}");
+    assert!(error_chain(&error).ends_with("server is not initialized yet"), "{error:?}");
+
+    let endpoint = Endpoint::parse(fake.socket().to_str().unwrap()).unwrap();
+    let opening = tokio::spawn(CriRuntime::open(CriConfig { endpoint }, Arc::new(SystemClock)));
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(!opening.is_finished());
+    fake.state().faults.clear();
+    opening.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_grpc_server_without_cri() {
     let fake = FakeCri::start();

@@ -208,7 +208,8 @@ pub(crate) async fn tell_pressure(client: &Client) -> Result<(), Failure> {
     let node = connection.node().await?;
     if let Some(silence) = &node.runtime_silence {
         eprintln!(
-            "the container runtime has not answered for {} s ({}); pods are shown as they were seen last",
+            "the container runtime has not answered for {} s ({}): start it again, or look into its log. What runs goes on; \
+             pods are shown as they were seen last",
             silence.lasts.as_secs(),
             silence.why
         );
