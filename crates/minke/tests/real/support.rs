@@ -236,10 +236,16 @@ impl Instance {
         self.place.processes()
     }
 
+    /// Processes in cgroups of Pods.
+    pub(crate) fn pod_processes(&self) -> Vec<i32> {
+        self.pod_cgroups().iter().flat_map(|group| members(group)).collect()
+    }
+
     /// Kills them, and what is left in cgroups of Pods.
     fn kill_processes(&self) {
-        let members = self.pod_cgroups().iter().flat_map(|group| members(group)).collect::<Vec<_>>();
-        for pid in self.processes().into_iter().map(|(pid, _)| pid).chain(members).filter_map(Pid::from_raw) {
+        for pid in
+            self.processes().into_iter().map(|(pid, _)| pid).chain(self.pod_processes()).filter_map(Pid::from_raw)
+        {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
