@@ -1,4 +1,5 @@
-//! The ConfigMaps and Secrets that Pods refer to, by namespace and name, and the tokens of their service accounts.
+//! The ConfigMaps and Secrets that Pods refer to, by namespace and name, the tokens of their service accounts, and the variables
+//! that tell of services.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,9 @@ pub struct ObjectSet {
     /// Of one Pod: by what they are for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     tokens: BTreeMap<String, String>,
+    /// Of one Pod: variables by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    services: BTreeMap<String, String>,
 }
 
 fn token_key(audience: &str, seconds: i64) -> String {
@@ -63,6 +67,17 @@ impl ObjectSet {
         self.tokens.insert(token_key(audience, seconds), token);
     }
 
+    /// The variables that tell the Pod that the set belongs to of services.
+    #[must_use]
+    pub fn service_env(&self) -> &BTreeMap<String, String> {
+        &self.services
+    }
+
+    /// Sets these variables, which [`crate::env::service_env`] makes.
+    pub fn set_service_env(&mut self, variables: BTreeMap<String, String>) {
+        self.services = variables;
+    }
+
     /// Adds what is not here yet; returns the names that are here already, and stay as they are.
     pub fn add_missing(&mut self, other: &Self) -> Vec<String> {
         let mut taken = Vec::new();
@@ -84,7 +99,8 @@ impl ObjectSet {
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.config_maps.is_empty() && self.secrets.is_empty() && self.tokens.is_empty()
+        let Self { config_maps, secrets, tokens, services } = self;
+        config_maps.is_empty() && secrets.is_empty() && tokens.is_empty() && services.is_empty()
     }
 }
 
@@ -94,6 +110,7 @@ impl fmt::Debug for ObjectSet {
             .field("config_maps", &self.config_maps.keys())
             .field("secrets", &self.secrets.keys())
             .field("tokens", &self.tokens.keys())
+            .field("services", &self.services.keys())
             .finish()
     }
 }

@@ -151,6 +151,7 @@ impl Resolver<'_> {
             ObjectKind::ConfigMap => "configmap",
             ObjectKind::Secret => "secret",
             ObjectKind::Token(_) => "token",
+            ObjectKind::Services => "services",
         };
         let reference = ObjectRef { kind, namespace: self.key.namespace.clone(), name: name.to_owned() };
         let known = self.references.known(&reference);
@@ -160,7 +161,7 @@ impl Resolver<'_> {
             Known::Unreadable(why) => {
                 (Missing::Unreadable, format!("{word} {name:?} can't be read{for_variable}: {why}"))
             }
-            Known::ConfigMap(_) | Known::Secret(_) | Known::Token(_) => {
+            Known::ConfigMap(_) | Known::Secret(_) | Known::Token(_) | Known::Services(_) => {
                 let Some((key, _)) = wanted.filter(|(key, _)| !has_key(known, key)) else { return Ok(()) };
                 (Missing::Key, format!("key {key:?} not found in {word} {name:?}{for_variable}"))
             }
@@ -196,8 +197,8 @@ fn reason(kind: &ObjectKind, missing: Missing, optional: bool) -> &'static str {
         (ObjectKind::Secret, Missing::Unreadable, false) => "FailedToReadMandatorySecret",
         (ObjectKind::Secret, Missing::Key, true) => "OptionalSecretKeyNotFound",
         (ObjectKind::Secret, Missing::Key, false) => "MandatorySecretKeyNotFound",
-        // No variable takes its value from one.
-        (ObjectKind::Token(_), _, _) => "FailedMount",
+        // No variable refers to one.
+        (ObjectKind::Token(_) | ObjectKind::Services, _, _) => "FailedMount",
     }
 }
 
@@ -205,7 +206,7 @@ fn has_key(known: &Known, key: &str) -> bool {
     match known {
         Known::ConfigMap(map) => map.data.as_ref().is_some_and(|data| data.contains_key(key)),
         Known::Secret(secret) => secret.data.as_ref().is_some_and(|data| data.contains_key(key)),
-        Known::Token(_) | Known::Pending | Known::Absent | Known::Unreadable(_) => false,
+        Known::Token(_) | Known::Services(_) | Known::Pending | Known::Absent | Known::Unreadable(_) => false,
     }
 }
 

@@ -77,6 +77,9 @@ pub struct ResolvedEnv {
 pub fn resolve(container: &Container, objects: &ObjectSet, facts: &DownwardFacts<'_>) -> Result<ResolvedEnv, EnvError> {
     let namespace = facts.pod.metadata.namespace.as_deref().unwrap_or("default");
     let mut resolver = Resolver { objects, facts, container, namespace, env: Ordered::default(), skipped: Vec::new() };
+    for (name, value) in objects.service_env() {
+        resolver.env.set(name.clone(), value.clone());
+    }
     resolver.take_sources()?;
     for var in container.env.iter().flatten() {
         resolver.variable(var)?;

@@ -344,3 +344,15 @@ fn strict_expressions_need_every_value() {
     assert_eq!(expand_strict("$(E)", &env), Err(MissingValue("E".to_owned())));
     assert_eq!(expand_strict("$(NO)$(E)", &env), Err(MissingValue("NO".to_owned())));
 }
+
+#[test]
+fn services_are_told_first_and_give_way() {
+    let mut bed = World::new();
+    let variables = [("WEB_SERVICE_HOST", "10.0.0.9"), ("WEB_SERVICE_PORT", "80")];
+    bed.objects.set_service_env(variables.map(|(n, v)| (n.to_owned(), v.to_owned())).into());
+    let env = bed.resolve(&json!({"env": [
+        {"name": "WEB_SERVICE_PORT", "value": "81"}, {"name": "URL", "value": "http://$(WEB_SERVICE_HOST):$(WEB_SERVICE_PORT)"},
+    ]}));
+    let expected = [("WEB_SERVICE_HOST", "10.0.0.9"), ("WEB_SERVICE_PORT", "81"), ("URL", "http://10.0.0.9:81")];
+    assert_eq!(env.unwrap(), pairs(&expected));
+}

@@ -1,5 +1,5 @@
-//! The ConfigMaps and Secrets that Pods here refer to, and the tokens that they want of their service accounts: only those are asked
-//! for, and who waits for one is known.
+//! The ConfigMaps and Secrets that Pods here refer to, the tokens that they want of their service accounts, and the services that
+//! they are told of: only those are asked for, and who waits for one is known.
 //!
 //! Pure: the caller watches what it is told to and says what it learned. An object that was not asked for yet is *pending*,
 //! not absent, so that no Pod fails because an answer is late.
@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, Volume};
 use minke_core::containers::all_containers;
+use minke_core::env::{API_SERVICE, service_env};
 use minke_core::identity::PodKey;
 use minke_core::objects::ObjectSet;
 
@@ -25,6 +26,8 @@ pub enum ObjectKind {
     Secret,
     /// A token of a service account, which is what the reference names.
     Token(Arc<TokenRef>),
+    /// Services of the namespace: the one that the reference names, or all of them if it names none.
+    Services,
 }
 
 /// A token for one Pod: it is good as long as the Pod exists.
@@ -65,6 +68,8 @@ pub enum Known {
     Secret(Arc<Secret>),
     /// A token that is good for a while.
     Token(Arc<str>),
+    /// Those that there are.
+    Services(Arc<[Service]>),
 }
 
 impl fmt::Debug for Known {
@@ -76,6 +81,7 @@ impl fmt::Debug for Known {
             Self::ConfigMap(_) => "ConfigMap",
             Self::Secret(_) => "Secret",
             Self::Token(_) => "Token",
+            Self::Services(_) => "Services",
         })
     }
 }
@@ -89,7 +95,7 @@ struct Object {
 /// Who refers to what, and what is known of it.
 #[derive(Debug, Default)]
 pub struct References {
-    pods: HashMap<PodKey, BTreeSet<ObjectRef>>,
+    pods: HashMap<PodKey, Box<[ObjectRef]>>,
     objects: BTreeMap<ObjectRef, Object>,
 }
 
@@ -107,17 +113,19 @@ impl References {
     pub fn follow(&mut self, key: &PodKey, pod: &Pod) -> Watches {
         let mut wanted = references(&key.namespace, pod);
         wanted.extend(tokens(key, pod));
+        wanted.extend(services(key, pod));
         let before = self.pods.get(key).cloned().unwrap_or_default();
         let mut watches = Watches::default();
-        for added in wanted.difference(&before) {
+        for added in wanted.iter().filter(|reference| !before.contains(reference)) {
             let object = self.objects.entry(added.clone()).or_default();
             if object.users.is_empty() {
                 watches.start.push(added.clone());
             }
             object.users.insert(key.clone());
         }
-        watches.stop = before.difference(&wanted).filter_map(|removed| self.release(key, removed)).collect();
-        self.pods.insert(key.clone(), wanted);
+        let released = before.iter().filter(|reference| !wanted.contains(*reference));
+        watches.stop = released.filter_map(|removed| self.release(key, removed)).collect();
+        self.pods.insert(key.clone(), wanted.into_iter().collect());
         watches
     }
 
@@ -138,12 +146,19 @@ impl References {
         Some(reference.clone())
     }
 
-    /// Something was learned of an object; returns the Pods to look at again. What nobody refers to any more is nobody's news.
+    /// Something was learned of an object; returns the Pods to look at again. What nobody refers to any more is nobody's news, and
+    /// services are news only to those who wait for them: the environment of what runs stays as it is.
     pub fn learned(&mut self, reference: &ObjectRef, known: Known) -> Vec<PodKey> {
         match self.objects.get_mut(reference) {
             Some(object) if object.known != known => {
+                let waited = object.known == Known::Pending;
                 object.known = known;
-                object.users.iter().cloned().collect()
+                match reference.kind {
+                    ObjectKind::Services if !waited => Vec::new(),
+                    ObjectKind::Services | ObjectKind::ConfigMap | ObjectKind::Secret | ObjectKind::Token(_) => {
+                        object.users.iter().cloned().collect()
+                    }
+                }
             }
             Some(_) | None => Vec::new(),
         }
@@ -152,8 +167,8 @@ impl References {
     /// Whether everything that the Pod refers to was asked for.
     #[must_use]
     pub fn ready(&self, key: &PodKey) -> bool {
-        let references = self.pods.get(key).into_iter().flatten();
-        references.into_iter().all(|reference| *self.known(reference) != Known::Pending)
+        let mut references = self.pods.get(key).into_iter().flatten();
+        references.all(|reference| *self.known(reference) != Known::Pending)
     }
 
     /// What is known of an object.
@@ -166,6 +181,7 @@ impl References {
     #[must_use]
     pub fn objects(&self, key: &PodKey) -> ObjectSet {
         let mut set = ObjectSet::default();
+        let (mut services, mut links) = (Vec::new(), false);
         for reference in self.pods.get(key).into_iter().flatten() {
             match (self.known(reference), &reference.kind) {
                 (Known::ConfigMap(map), _) => drop(set.insert_config_map((**map).clone())),
@@ -173,10 +189,15 @@ impl References {
                 (Known::Token(token), ObjectKind::Token(wanted)) => {
                     set.insert_token(&wanted.audience, wanted.seconds, token.to_string());
                 }
-                (Known::Token(_), ObjectKind::ConfigMap | ObjectKind::Secret)
+                (Known::Services(found), _) => {
+                    links |= reference.name.is_empty();
+                    services.extend(found.iter());
+                }
+                (Known::Token(_), ObjectKind::ConfigMap | ObjectKind::Secret | ObjectKind::Services)
                 | (Known::Pending | Known::Absent | Known::Unreadable(_), _) => {}
             }
         }
+        set.set_service_env(service_env(&key.namespace, links, services));
         set
     }
 
@@ -236,6 +257,21 @@ fn tokens(key: &PodKey, pod: &Pod) -> BTreeSet<ObjectRef> {
         }
     });
     wanted.collect()
+}
+
+/// The services that its containers are told of.
+fn services(key: &PodKey, pod: &Pod) -> Vec<ObjectRef> {
+    let links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
+    let of = |namespace: &str, name: &str| ObjectRef {
+        kind: ObjectKind::Services,
+        namespace: namespace.into(),
+        name: name.to_owned(),
+    };
+    let (namespace, name) = API_SERVICE;
+    let all = links.then(|| of(&key.namespace, ""));
+    // Among all of its namespace it is anyway.
+    let own = !(links && *key.namespace == *namespace);
+    all.into_iter().chain(own.then(|| of(namespace, name))).collect()
 }
 
 fn of_volume(volume: &Volume, add: &mut impl FnMut(ObjectKind, &str)) {
