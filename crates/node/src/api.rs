@@ -109,7 +109,7 @@ pub trait PodApi: fmt::Debug + Send + Sync + 'static {
     async fn list(&self) -> Result<PodList, ApiError>;
     /// Their changes after a version.
     async fn watch(&self, version: &str) -> Result<WatchStream, ApiError>;
-    /// A Pod by its name, whatever its uid.
+    /// A Pod of the node by its name, whatever its uid.
     async fn get(&self, key: &PodKey) -> Result<Option<Arc<Pod>>, ApiError>;
     /// Patches the status (strategic merge; the patch names the uid); returns the Pod as it is then.
     async fn patch_status(&self, key: &PodKey, patch: &Value) -> Result<Arc<Pod>, ApiError>;

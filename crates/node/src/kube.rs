@@ -2,7 +2,9 @@
 
 mod node;
 mod objects;
+mod pods;
 mod records;
+mod services;
 mod tokens;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::api::{ApiError, ObjectStream, PodApi, PodList, Record, WatchEvent, WatchStream};
 use crate::references::{ObjectKind, ObjectRef};
+use pods::Kept;
 use records::Records;
 
 /// How many objects a page of a list has, as other clients have it.
@@ -31,9 +34,9 @@ const WATCH_SECONDS: u32 = 290;
 /// A watch that says nothing for so long, although the server should have ended it, is dead.
 const SILENCE: Duration = Duration::from_secs(320);
 
-/// An API behind a Kubernetes client, for one node. Needs to `list`, `watch`, `get` and `delete` Pods, to `patch`
-/// `pods/status`, to `list` and `watch` ConfigMaps and Secrets by name, to `create`
-/// `serviceaccounts/token`, and to `create` and `patch` Events.
+/// An API behind a Kubernetes client, for one node. Needs to `list` and `watch` Pods of this node, to `delete` them, to `patch`
+/// `pods/status`, to `list` and `watch` Services, and ConfigMaps and Secrets by name, to `create`
+/// `serviceaccounts/token`, and to `create` and `patch` Events: what the Node authorizer lets a node do.
 #[derive(Clone)]
 pub struct KubeApi {
     client: Client,
@@ -58,11 +61,11 @@ impl KubeApi {
         Self { client, node, records, clock }
     }
 
-    fn pods(&self, namespace: &str) -> Api<Pod> {
+    fn pods(&self, namespace: &str) -> Api<Kept> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn mine(&self) -> (Api<Pod>, String) {
+    fn mine(&self) -> (Api<Kept>, String) {
         (Api::all(self.client.clone()), format!("spec.nodeName={}", self.node))
     }
 }
@@ -97,7 +100,7 @@ impl PodApi for KubeApi {
         let mut all = Vec::new();
         loop {
             let list = pods.list(&page).await.map_err(|error| fault("list pods", error))?;
-            all.extend(list.items.into_iter().map(Arc::new));
+            all.extend(list.items.into_iter().map(Kept::pod));
             let version = list.metadata.resource_version.unwrap_or_default();
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page.continue_token = Some(token),
@@ -112,8 +115,9 @@ impl PodApi for KubeApi {
         let params = WatchParams::default().fields(&fields).timeout(WATCH_SECONDS);
         let events = pods.watch(&params, version).await.map_err(|error| fault(OPERATION, error))?;
         let events = events.filter_map(async |event| match event {
-            Ok(KubeEvent::Added(pod) | KubeEvent::Modified(pod)) => Some(Ok(WatchEvent::Applied(Arc::new(pod)))),
+            Ok(KubeEvent::Added(pod) | KubeEvent::Modified(pod)) => Some(Ok(WatchEvent::Applied(pod.pod()))),
             Ok(KubeEvent::Deleted(pod)) => {
+                let pod = pod.pod();
                 let version = pod.metadata.resource_version.clone().unwrap_or_default();
                 PodKey::of(&pod).ok().map(|key| Ok(WatchEvent::Deleted { key, version }))
             }
@@ -132,14 +136,16 @@ impl PodApi for KubeApi {
     }
 
     async fn get(&self, key: &PodKey) -> Result<Option<Arc<Pod>>, ApiError> {
-        let found = self.pods(&key.namespace).get_opt(&key.name).await;
-        Ok(found.map_err(|error| fault("get pod", error))?.map(Arc::new))
+        // Not a plain get: for a Pod that is gone, or another node's, the Node authorizer answers one with 403, not with 404.
+        let params = ListParams::default().fields(&format!("metadata.name={},spec.nodeName={}", key.name, self.node));
+        let found = self.pods(&key.namespace).list(&params).await;
+        Ok(found.map_err(|error| fault("get pod", error))?.items.pop().map(Kept::pod))
     }
 
     async fn patch_status(&self, key: &PodKey, patch: &Value) -> Result<Arc<Pod>, ApiError> {
         let pods = self.pods(&key.namespace);
         let patched = pods.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
-        patched.map(Arc::new).map_err(|error| fault("patch pod status", error))
+        patched.map(Kept::pod).map_err(|error| fault("patch pod status", error))
     }
 
     async fn delete(&self, key: &PodKey, grace: Duration) -> Result<(), ApiError> {
@@ -159,6 +165,9 @@ impl PodApi for KubeApi {
     fn follow(&self, object: ObjectRef) -> ObjectStream {
         match object.kind {
             ObjectKind::Token(wanted) => tokens::follow(self.client.clone(), object.name, wanted, self.clock.clone()),
+            ObjectKind::Services => {
+                services::follow(Api::namespaced(self.client.clone(), &object.namespace), object.name)
+            }
             ObjectKind::ConfigMap => objects::follow(
                 Api::namespaced(self.client.clone(), &object.namespace),
                 object.name,

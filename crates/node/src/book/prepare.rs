@@ -32,7 +32,11 @@ pub(super) fn prepare(
     }
     let frozen = before.map(|before| frozen(raw, before));
     let (told, resolved) = resolve_pod(key, frozen.as_ref().unwrap_or(raw), references, node);
-    let prepared = resolved.map(|pod| Prepared { raw: raw.clone(), sent: Arc::new(pod) });
+    let prepared = resolved.map(|pod| {
+        // Most Pods have nothing to resolve, and need not be kept twice.
+        let sent = if pod == **raw { raw.clone() } else { Arc::new(pod) };
+        Prepared { raw: raw.clone(), sent }
+    });
     (told, prepared.map_err(|e| Trouble::Config { container: e.container, message: e.message }))
 }
 

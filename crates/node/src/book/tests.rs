@@ -44,6 +44,18 @@ fn book() -> Book {
     Book::new(node, Environment::Resolved, Caution::default())
 }
 
+/// The API has this Pod, in a cluster without services.
+fn seen(book: &mut Book, pod: &Arc<Pod>) -> Vec<Effect> {
+    let effects = book.seen(pod.clone(), now());
+    for effect in &effects {
+        let Effect::Watch(watches) = effect else { continue };
+        for reference in watches.start.iter().filter(|reference| reference.kind == ObjectKind::Services) {
+            drop(book.learned(reference, Known::Services([].into()), now()));
+        }
+    }
+    effects
+}
+
 fn call(book: &mut Book, key: &PodKey) -> Option<ProviderCall> {
     let effects = book.turn(key, Lane::Provider, now());
     effects.into_iter().find_map(|e| if let Effect::Call(_, call) = e { Some(call) } else { None })
@@ -63,7 +75,7 @@ fn looked_at(effects: &[Effect], wanted: &PodKey) -> bool {
 #[test]
 fn r3_a_tombstone_ends_the_pod_by_its_key() {
     let (mut book, a) = (book(), pod("a", "a-1"));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     create(&mut book, &key(&a));
     assert!(looked_at(&book.gone(&key(&a), now()), &key(&a)));
     assert!(matches!(call(&mut book, &key(&a)), Some(ProviderCall::Delete(_))));
@@ -75,9 +87,9 @@ fn r3_a_tombstone_ends_the_pod_by_its_key() {
 #[test]
 fn s1_r8_another_uid_under_a_name_is_an_end_and_a_beginning() {
     let (mut book, first, second) = (book(), pod("a", "a-1"), pod("a", "a-2"));
-    drop(book.seen(first.clone(), now()));
+    drop(seen(&mut book, &first));
     create(&mut book, &key(&first));
-    drop(book.seen(second.clone(), now()));
+    drop(seen(&mut book, &second));
     assert_eq!(call(&mut book, &key(&second)), None, "its name is still taken");
     assert!(matches!(call(&mut book, &key(&first)), Some(ProviderCall::Delete(_))));
     drop(book.event(&key(&first), PodEvent::Called(CallResult::Deleted), now()));
@@ -94,7 +106,7 @@ fn s3_news_about_a_pod_that_is_not_here_yet_are_in_the_next_list() {
     drop(book.swept(vec![held(&a)], Instant::now(), now()));
     let status = k8s_openapi::api::core::v1::PodStatus { phase: Some("Running".to_owned()), ..Default::default() };
     drop(book.event(&key(&a), PodEvent::Status(Box::new(status)), now()));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     assert_eq!(call(&mut book, &key(&a)), None, "it is held, as it should be");
     let effects = book.turn(&key(&a), Lane::Api, now());
     assert!(matches!(&effects[..], [Effect::Write(_, Write::Patch(_))]), "{effects:?}");
@@ -105,7 +117,7 @@ fn s12_r7_nothing_is_left_of_pods_that_are_gone() {
     let mut book = book();
     for number in 0..50 {
         let a = with_map("a", &format!("a-{number}"));
-        drop(book.seen(a.clone(), now()));
+        drop(seen(&mut book, &a));
         let (reference, known) = map("v");
         drop(book.learned(&reference, known, now()));
         create(&mut book, &key(&a));
@@ -119,7 +131,7 @@ fn s12_r7_nothing_is_left_of_pods_that_are_gone() {
 #[test]
 fn r11_nothing_is_created_before_its_references_were_asked_for() {
     let (mut book, a) = (book(), with_map("a", "a-1"));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     assert_eq!(call(&mut book, &key(&a)), None);
     let (reference, known) = map("v");
     assert!(looked_at(&book.learned(&reference, known, now()), &key(&a)));
@@ -131,7 +143,7 @@ fn r11_nothing_is_created_before_its_references_were_asked_for() {
 #[test]
 fn r2_a_reference_that_comes_late_starts_the_pod() {
     let (mut book, a) = (book(), with_map("a", "a-1"));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     let (reference, known) = map("v");
     drop(book.learned(&reference, Known::Absent, now()));
     let effects = book.turn(&key(&a), Lane::Provider, now());
@@ -144,7 +156,7 @@ fn r2_a_reference_that_comes_late_starts_the_pod() {
 #[test]
 fn a_changed_configmap_is_delivered_and_the_environment_stays() {
     let (mut book, a) = (book(), with_map("a", "a-1"));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     let (reference, known) = map("old $$ $(K)");
     drop(book.learned(&reference, known, now()));
     create(&mut book, &key(&a));
@@ -181,7 +193,7 @@ fn r24_a_pod_that_shows_up_after_all_is_kept() {
     let (mut book, a) = (book(), pod("a", "a-1"));
     drop(book.swept(vec![held(&a)], Instant::now(), now()));
     drop(book.listed(Vec::new(), now()));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     assert_eq!((book.next_doubt(), call(&mut book, &key(&a))), (None, None));
 }
 
@@ -209,7 +221,7 @@ fn s24_a_restarted_controller_does_not_update_what_is_as_it_should_be() {
     let env = json!([{"name": "K", "value": "v"}]);
     theirs.spec.as_mut().unwrap().containers[0].env = Some(serde_json::from_value(env).unwrap());
     drop(book.swept(vec![held(&Arc::new(theirs))], Instant::now(), now()));
-    drop(book.seen(a.clone(), now()));
+    drop(seen(&mut book, &a));
     let (reference, known) = map("v");
     drop(book.learned(&reference, known, now()));
     let effects = book.turn(&key(&a), Lane::Provider, now());
@@ -221,10 +233,10 @@ fn s1_what_the_provider_has_of_a_former_pod_ends_before_its_successor_begins() {
     for api_first in [true, false] {
         let (mut book, first, second) = (book(), pod("a", "a-1"), pod("a", "a-2"));
         if api_first {
-            drop(book.seen(second.clone(), now()));
+            drop(seen(&mut book, &second));
         }
         drop(book.swept(vec![held(&first)], Instant::now(), now()));
-        drop(book.seen(second.clone(), now()));
+        drop(seen(&mut book, &second));
         assert_eq!(call(&mut book, &key(&second)), None, "{api_first}");
         assert!(matches!(call(&mut book, &key(&first)), Some(ProviderCall::Delete(_))));
     }

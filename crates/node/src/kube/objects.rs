@@ -19,7 +19,9 @@ use crate::api::ObjectStream;
 use crate::queue::Backoff;
 use crate::references::Known;
 
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(60) };
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(60) };
+/// So often a refusal is not told: the Node authorizer learns a moment after the node which Pods it has, and what they refer to.
+pub(super) const PATIENCE: u32 = 4;
 
 pub(super) fn config_map(map: ConfigMap) -> Known {
     Known::ConfigMap(Arc::new(map))
@@ -81,7 +83,7 @@ where
         let fields = format!("metadata.name={}", self.name);
         let mut list = match self.api.list(&ListParams::default().fields(&fields)).await {
             Ok(list) => list,
-            Err(Error::Api(status)) if matches!(status.code, 401 | 403) => {
+            Err(Error::Api(status)) if matches!(status.code, 401 | 403) && self.failures > PATIENCE => {
                 return Some(Known::Unreadable(status.message.clone()));
             }
             Err(error) => {

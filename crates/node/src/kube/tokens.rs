@@ -17,11 +17,12 @@ use minke_core::clock::Clock;
 use minke_core::runtime::error_chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::objects::PATIENCE;
 use crate::api::ObjectStream;
 use crate::queue::Backoff;
 use crate::references::{Known, TokenRef};
 
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(60) };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Most that a renewal comes early, as upstream.
 const JITTER: Duration = Duration::from_secs(10);
@@ -69,9 +70,13 @@ impl Following {
                 Ok(_) => self.failures += 1,
                 Err(error) => {
                     self.failures = self.failures.saturating_add(1);
-                    tracing::warn!(pod = %self.wanted.pod, account = self.account, error = error_chain(&error), "no token for the pod yet");
+                    if self.failures > PATIENCE {
+                        tracing::warn!(pod = %self.wanted.pod, account = self.account, error = error_chain(&error), "no token for the pod yet");
+                    }
                     // The one that it has may be good for a while, so only a Pod that has none hears of it.
-                    if let (false, Error::Api(status)) = (self.told, &error) {
+                    if let (false, Error::Api(status)) = (self.told, &error)
+                        && (status.code != 403 || self.failures > PATIENCE)
+                    {
                         self.told = true;
                         return Known::Unreadable(status.message.clone());
                     }

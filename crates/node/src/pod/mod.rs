@@ -249,8 +249,16 @@ pub struct PodMachine {
     evicted: Option<Duration>,
     removed: bool,
     objects: u64,
-    /// The last patch, and what the object's status was after it: it is not sent again for the same.
-    sent: Option<(Value, PodStatus)>,
+    sent: Option<Sent>,
+}
+
+/// The last patch: it is not sent again for the same.
+#[derive(Debug, Clone, PartialEq)]
+struct Sent {
+    /// As text, which takes a tenth of the room.
+    patch: Box<str>,
+    /// The object after it, whose status counts. Nearly always the one that the machine has anyway.
+    after: Arc<Pod>,
 }
 
 impl PodMachine {
@@ -314,6 +322,12 @@ impl PodMachine {
             Holding::Unknown | Holding::Held(_) | Holding::Ending { .. } => true,
             Holding::Absent | Holding::Lost => self.calling,
         }
+    }
+
+    /// Whether the API says that it is over, or does not have it any more.
+    #[must_use]
+    pub fn api_knows_its_end(&self) -> bool {
+        self.wish == Wish::Gone || self.object.status.as_ref().is_some_and(status::is_terminal)
     }
 
     /// Why it is not as it is wanted.

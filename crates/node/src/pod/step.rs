@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::desired::differs;
 use super::status::{is_terminal, runs_nothing};
 use super::{
-    Action, Applied, Call, CallResult, Holding, Lane, PodEvent, PodMachine, Trouble, Wish, Write, WriteResult,
+    Action, Applied, Call, CallResult, Holding, Lane, PodEvent, PodMachine, Sent, Trouble, Wish, Write, WriteResult,
     status_patch, wish_of,
 };
 use crate::Now;
@@ -62,7 +62,15 @@ impl PodMachine {
         }
         let left = |pod: &Pod| (pod.metadata.deletion_timestamp.clone(), pod.metadata.deletion_grace_period_seconds);
         let mut actions = Vec::new();
-        if differs(&before, &self.object) || left(&before) != left(&self.object) {
+        let changed = differs(&before, &self.object);
+        if let Holding::Held(Applied::Ours { raw, .. }) = &mut self.holding
+            && !changed
+            && Arc::ptr_eq(raw, &before)
+        {
+            // The same to the provider: the older one need not be kept.
+            raw.clone_from(&self.object);
+        }
+        if changed || left(&before) != left(&self.object) {
             if matches!(self.trouble, Some(Trouble::Config { .. })) {
                 self.trouble = None;
             }
@@ -264,10 +272,16 @@ impl PodMachine {
         let published = self.object.status.clone().unwrap_or_default();
         let desired = self.desired_status(&published, now);
         let patch = desired.and_then(|desired| status_patch(&self.key, &published, desired, now.wall));
-        let known = |patch: &_| self.sent.as_ref().is_some_and(|(sent, after)| sent == patch && *after == published);
-        if let Some(patch) = patch.filter(|patch| !known(patch)) {
-            self.sent = Some((patch.clone(), published));
-            return vec![Action::Write(Write::Patch(patch))];
+        if let Some(patch) = patch {
+            let text = patch.to_string().into_boxed_str();
+            let sent = Sent { patch: text, after: self.object.clone() };
+            let known = self.sent.as_ref().is_some_and(|before| {
+                before.patch == sent.patch && before.after.status.clone().unwrap_or_default() == published
+            });
+            if !known {
+                self.sent = Some(sent);
+                return vec![Action::Write(Write::Patch(patch))];
+            }
         }
         match self.wish {
             Wish::Leaving if self.has_ended() => {
@@ -303,8 +317,8 @@ impl PodMachine {
                 if self.wish == Wish::Gone {
                     return vec![done];
                 }
-                if let Some((_, after)) = &mut self.sent {
-                    *after = object.status.clone().unwrap_or_default();
+                if let Some(sent) = &mut self.sent {
+                    sent.after = object.clone();
                 }
                 let mut actions = vec![done, Action::Look(Lane::Api, Urgency::News, now.instant)];
                 actions.extend(self.seen(object, now));

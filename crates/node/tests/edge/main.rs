@@ -105,12 +105,31 @@ async fn refusals_are_told_apart() {
         let error = api(&server).delete(&key(), Duration::ZERO).await.unwrap_err();
         assert!(error.to_string().ends_with(expected), "{code}: {error}");
     }
-    let absent = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"});
-    let server = Server::start(move |_| (404, absent.clone())).await;
-    assert_eq!(api(&server).get(&key()).await.unwrap(), None);
     // Whatever stands between: nobody said that the Pod is not there.
     let server = Server::start(|_| status(404)).await;
     assert!(matches!(api(&server).get(&key()).await, Err(ApiError::NotFound(_))));
+}
+
+/// The Node authorizer answers a get of a Pod that is gone with 403, so that one is looked for in a list that it allows.
+#[tokio::test]
+async fn a_pod_is_looked_for_among_those_of_the_node() {
+    let list = |items: Value| json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items});
+    let server = Server::start(move |_| (200, list(json!([])))).await;
+    assert_eq!(api(&server).get(&key()).await.unwrap(), None);
+    let asked = &server.requests()[0];
+    assert_eq!(asked.path, "/api/v1/namespaces/ns/pods");
+    assert!(asked.query.contains("metadata.name%3Dweb%2Cspec.nodeName%3Dn"), "{}", asked.query);
+    let server = Server::start(move |_| (200, list(json!([pod("u")])))).await;
+    assert!(api(&server).get(&key()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn who_wrote_which_field_is_not_kept() {
+    let mut managed = pod("u");
+    managed["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
+    let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [managed]});
+    let server = Server::start(move |_| (200, list.clone())).await;
+    assert_eq!(api(&server).list().await.unwrap().pods[0].metadata.managed_fields, None);
 }
 
 #[tokio::test]
