@@ -6,7 +6,7 @@ use std::time::Duration;
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::provider::Provider;
 
-use super::Controller;
+use super::{Controller, ControllerMetrics};
 use crate::api::PodApi;
 use crate::book::Caution;
 use crate::environment::NodeFacts;
@@ -82,6 +82,7 @@ pub(super) struct Parts {
     pub(super) node: NodeFacts,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Options,
+    pub(super) metrics: Arc<ControllerMetrics>,
 }
 
 /// Collects the parts.
@@ -92,6 +93,7 @@ pub struct Builder {
     node: NodeFacts,
     clock: Option<Arc<dyn Clock>>,
     options: Options,
+    metrics: Arc<ControllerMetrics>,
 }
 
 impl Builder {
@@ -125,12 +127,18 @@ impl Builder {
         Self { options, ..self }
     }
 
+    /// Where it counts, for who tells of it.
+    #[must_use]
+    pub fn metrics(self, metrics: Arc<ControllerMetrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
     /// The controller, to be run.
     ///
     /// # Errors
     /// [`MissingPart`] names the first.
     pub fn build(self) -> Result<Controller, MissingPart> {
-        let Self { api, provider, node, clock, options } = self;
+        let Self { api, provider, node, clock, options, metrics } = self;
         let api = api.ok_or(MissingPart::Api)?;
         let provider = provider.ok_or(MissingPart::Provider)?;
         if node.name.is_empty() {
@@ -143,6 +151,6 @@ impl Builder {
             return Err(MissingPart::Writers);
         }
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
-        Ok(Controller::new(Parts { api, provider, node, clock, options }))
+        Ok(Controller::new(Parts { api, provider, node, clock, options, metrics }))
     }
 }

@@ -8,16 +8,19 @@
 
 mod build;
 mod feed;
+mod metrics;
 mod news;
 mod perform;
 mod run;
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use minke_core::identity::PodKey;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use build::{Builder, MissingPart, Options};
+pub use metrics::ControllerMetrics;
 
 use build::Parts;
 use run::Running;
@@ -47,6 +50,14 @@ pub struct Controller {
     parts: Parts,
     cancel: CancellationToken,
     phase: PhaseSender,
+    waits: (mpsc::UnboundedSender<EndWait>, mpsc::UnboundedReceiver<EndWait>),
+}
+
+/// Somebody waits until the API knows that these have ended. The last one is looked at first.
+#[derive(Debug)]
+struct EndWait {
+    pods: Vec<PodKey>,
+    over: oneshot::Sender<()>,
 }
 
 /// Says that it is over when it is dropped.
@@ -86,6 +97,7 @@ impl Drop for PhaseSender {
 pub struct Handle {
     phase: watch::Receiver<Phase>,
     cancel: CancellationToken,
+    waits: mpsc::UnboundedSender<EndWait>,
 }
 
 impl Controller {
@@ -96,13 +108,14 @@ impl Controller {
     }
 
     fn new(parts: Parts) -> Self {
-        Self { parts, cancel: CancellationToken::new(), phase: PhaseSender(watch::Sender::default()) }
+        let phase = PhaseSender(watch::Sender::default());
+        Self { parts, cancel: CancellationToken::new(), phase, waits: mpsc::unbounded_channel() }
     }
 
     /// For others.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { phase: self.phase.0.subscribe(), cancel: self.cancel.clone() }
+        Handle { phase: self.phase.0.subscribe(), cancel: self.cancel.clone(), waits: self.waits.0.clone() }
     }
 
     /// Runs until [`Handle::shutdown`]. Provider and API need not answer yet: it goes on trying.
@@ -110,8 +123,8 @@ impl Controller {
     /// # Errors
     /// [`ControllerError`]; it is kept for [`Handle::done`] as well.
     pub async fn run(self) -> Result<(), Arc<ControllerError>> {
-        let Self { parts, cancel, phase } = self;
-        let result = Running::new(parts).run(&cancel, || phase.ready()).await.map_err(Arc::new);
+        let Self { parts, cancel, phase, waits: (_, waits) } = self;
+        let result = Running::new(parts, waits).run(&cancel, || phase.ready()).await.map_err(Arc::new);
         phase.done(result.clone().err());
         result
     }
@@ -123,6 +136,13 @@ impl Handle {
         let mut phase = self.phase.clone();
         let found = phase.wait_for(|phase| !matches!(phase, Phase::Starting)).await;
         found.is_ok_and(|phase| matches!(*phase, Phase::Ready))
+    }
+
+    /// Waits until the API knows of each of these Pods that it has ended, or has it no more; `false`: the controller ended before.
+    /// Bound it in time: an API that is away knows nothing. Cancel-safe.
+    pub async fn told_ends(&self, pods: Vec<PodKey>) -> bool {
+        let (over, told) = oneshot::channel();
+        self.waits.send(EndWait { pods, over }).is_ok() && told.await.is_ok()
     }
 
     /// Waits for the end; the error that it ended with, at any time later as well. Cancel-safe.

@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::PodKey;
 use minke_core::provider::{Provider, ProviderError};
 use minke_core::runtime::error_chain;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::ControllerMetrics;
 use crate::api::{ApiError, PodApi};
 use crate::book::ProviderCall;
 use crate::pod::{CallResult, Trouble, Write, WriteResult};
@@ -19,6 +20,7 @@ pub(super) async fn call(
     key: PodKey,
     call: ProviderCall,
     patience: Duration,
+    metrics: &ControllerMetrics,
 ) -> CallResult {
     let operation = match &call {
         ProviderCall::Create { .. } => "create",
@@ -43,8 +45,27 @@ pub(super) async fn call(
             ProviderCall::Get => CallResult::Got(provider.get(&key).await?.map(|held| held.pod)),
         })
     };
+    let begun = Instant::now();
     let result = timeout(patience, made).await;
-    result.unwrap_or(Err(ProviderError::TimedOut { operation, after: patience })).unwrap_or_else(|error| failed(&error))
+    let result = result.unwrap_or(Err(ProviderError::TimedOut { operation, after: patience }));
+    metrics.call(operation, word(&result), begun.elapsed());
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+/// How a call went, as a label.
+fn word(result: &Result<CallResult, ProviderError>) -> &'static str {
+    match result {
+        Ok(_) => "success",
+        Err(ProviderError::NotFound { .. }) => "not_found",
+        Err(ProviderError::Rejected { .. }) => "rejected",
+        Err(ProviderError::TimedOut { .. }) => "timed_out",
+        Err(
+            ProviderError::Invalid { .. }
+            | ProviderError::Unsupported { .. }
+            | ProviderError::Unavailable { .. }
+            | ProviderError::Failed { .. },
+        ) => "error",
+    }
 }
 
 fn failed(error: &ProviderError) -> CallResult {

@@ -13,15 +13,16 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ControllerError;
 use super::build::Parts;
 use super::feed::{self, Feed};
+use super::metrics::Untold;
 use super::news::News;
 use super::perform;
+use super::{ControllerError, EndWait};
 use crate::Now;
 use crate::api::{ApiError, Record, Teller, WatchEvent};
 use crate::book::{Book, Effect};
-use crate::pod::{CallResult, Lane, PodEvent, Trouble, WriteResult};
+use crate::pod::{CallResult, Lane, PodEvent, PodMachine, Trouble, WriteResult};
 use crate::queue::{Outcome, WorkQueue};
 use crate::references::{ObjectRef, Watches};
 
@@ -36,6 +37,13 @@ enum Done {
     Looked(PodKey, Result<Option<Arc<Pod>>, ApiError>),
 }
 
+/// A turn that runs.
+struct Owner {
+    key: PodKey,
+    lane: Lane,
+    since: Instant,
+}
+
 pub(super) struct Running {
     parts: Parts,
     book: Book,
@@ -43,7 +51,7 @@ pub(super) struct Running {
     api_queue: WorkQueue<PodKey>,
     tasks: JoinSet<Done>,
     /// Whose call a task is: one that panics fails that call and no more.
-    owners: HashMap<Id, (PodKey, Lane)>,
+    owners: HashMap<Id, Owner>,
     /// Feeds, ended with us.
     feeds: JoinSet<()>,
     followed: HashMap<ObjectRef, AbortHandle>,
@@ -54,10 +62,13 @@ pub(super) struct Running {
     next_sweep: Instant,
     sweeping: bool,
     next_doubt: Instant,
+    waits: mpsc::UnboundedReceiver<EndWait>,
+    waiting: Vec<EndWait>,
+    untold: Untold,
 }
 
 impl Running {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts, waits: mpsc::UnboundedReceiver<EndWait>) -> Self {
         let options = &parts.options;
         let book = Book::new(parts.node.clone(), parts.provider.environment(), options.caution);
         let (provider_queue, api_queue) =
@@ -89,6 +100,9 @@ impl Running {
             next_sweep: now,
             sweeping: false,
             next_doubt: now,
+            waits,
+            waiting: Vec::new(),
+            untold: Untold::default(),
         }
     }
 
@@ -105,12 +119,16 @@ impl Running {
         self.feeds.spawn(feed);
         loop {
             self.dispatch();
+            self.tell_waiting();
+            let (provider, api) = (self.provider_queue.waiting(), self.api_queue.waiting());
+            self.parts.metrics.pods(self.book.len(), provider, api);
             let due = self.next_due();
             // Cancel-safe: channels and sets lose nothing, and a notice that is not taken stays.
             tokio::select! {
                 () = cancel.cancelled() => break,
                 Some(feed) = self.feed.1.recv() => self.fed(feed, &ready),
                 Some(done) = self.tasks.join_next_with_id() => self.done(done),
+                Some(wait) = self.waits.recv() => self.waiting.push(wait),
                 Some(_) = self.feeds.join_next() => {
                     // Streams of objects that are not followed any more end; the others never do.
                     if self.feeds.len() < 2 {
@@ -119,6 +137,9 @@ impl Running {
                 }
                 () = self.news.any() => {
                     for (key, event) in self.news.take() {
+                        if matches!(event, PodEvent::Status(_)) && self.book.pod(&key).is_some() {
+                            self.untold.heard(&key, Instant::now());
+                        }
                         let effects = self.book.event(&key, event, self.now());
                         self.perform(effects);
                     }
@@ -153,6 +174,20 @@ impl Running {
             }
             failures += 1;
             sleep(self.parts.options.provider_backoff.after(failures).max(Duration::from_millis(100))).await;
+        }
+    }
+
+    /// Who waits for ends that the API knows of by now is told so. Each Pod is looked at until it is over, and then no more.
+    fn tell_waiting(&mut self) {
+        let book = &self.book;
+        let over = |key: &mut PodKey| book.pod(key).is_none_or(PodMachine::api_knows_its_end);
+        let told = self.waiting.extract_if(.., |wait| {
+            while wait.pods.pop_if(over).is_some() {}
+            wait.pods.is_empty()
+        });
+        for wait in told {
+            // Who does not wait any more needs not be told.
+            let _ = wait.over.send(());
         }
     }
 
@@ -249,9 +284,15 @@ impl Running {
             Err(error) => error.id(),
         };
         let owner = self.owners.remove(&id);
+        if let Some(owner) = &owner {
+            self.parts.metrics.turn(owner.lane, now.instant.duration_since(owner.since));
+        }
         let effects = match done.map(|(_, done)| done) {
             Ok(Done::Called(key, result)) => self.book.event(&key, PodEvent::Called(result), now),
             Ok(Done::Wrote(key, result, found)) => {
+                if let WriteResult::Done(Some(_)) = &result {
+                    self.untold.told(&key, now.instant, &self.parts.metrics);
+                }
                 let mut effects = found.map_or(Vec::new(), |pod| self.book.event(&key, PodEvent::Seen(pod), now));
                 effects.extend(self.book.event(&key, PodEvent::Wrote(result), now));
                 effects
@@ -269,7 +310,7 @@ impl Running {
             Err(error) => self.panicked(owner.as_ref(), &error, now),
         };
         self.perform(effects);
-        if let Some((key, lane)) = owner.filter(|(key, _)| self.book.pod(key).is_none()) {
+        if let Some(Owner { key, lane, .. }) = owner.filter(|owner| self.book.pod(&owner.key).is_none()) {
             self.queue(lane).finish(&key, Outcome::Done, now.instant);
             self.queue(lane).forget(&key);
         }
@@ -286,14 +327,14 @@ impl Running {
         }
     }
 
-    fn panicked(&mut self, owner: Option<&(PodKey, Lane)>, error: &JoinError, now: Now) -> Vec<Effect> {
+    fn panicked(&mut self, owner: Option<&Owner>, error: &JoinError, now: Now) -> Vec<Effect> {
         tracing::error!(%error, "a call panicked");
         match owner {
-            Some((key, Lane::Provider)) => {
+            Some(Owner { key, lane: Lane::Provider, .. }) => {
                 let trouble = Trouble::Failed { message: "the provider panicked".to_owned(), permanent: false };
                 self.book.event(key, PodEvent::Called(CallResult::Failed { trouble, perhaps: true }), now)
             }
-            Some((key, Lane::Api)) => {
+            Some(Owner { key, lane: Lane::Api, .. }) => {
                 self.book.event(key, PodEvent::Wrote(WriteResult::Failed { at_least: Duration::ZERO }), now)
             }
             None => {
@@ -314,21 +355,31 @@ impl Running {
         for effect in effects {
             match effect {
                 Effect::Look(key, lane, urgency, at) => self.queue(lane).add(key, urgency, at),
-                Effect::Finish(key, lane, outcome) => self.queue(lane).finish(&key, outcome, Instant::now()),
+                Effect::Finish(key, lane, outcome) => {
+                    if let (Lane::Api, Outcome::Done) = (lane, outcome) {
+                        // Written by now, or it was nothing that the API had not.
+                        self.untold.dropped(&key);
+                    }
+                    self.queue(lane).finish(&key, outcome, Instant::now());
+                }
                 Effect::Forget(key) => {
+                    self.untold.dropped(&key);
                     self.provider_queue.forget(&key);
                     self.api_queue.forget(&key);
                 }
                 Effect::Call(key, call) => {
                     let (provider, patience) = (self.parts.provider.clone(), self.parts.options.call_timeout);
-                    let owner = (key.clone(), Lane::Provider);
-                    let made =
-                        async move { Done::Called(key.clone(), perform::call(provider, key, call, patience).await) };
+                    let owner = Owner { key: key.clone(), lane: Lane::Provider, since: Instant::now() };
+                    let metrics = self.parts.metrics.clone();
+                    let made = async move {
+                        let result = perform::call(provider, key.clone(), call, patience, &metrics).await;
+                        Done::Called(key, result)
+                    };
                     self.owners.insert(self.tasks.spawn(made).id(), owner);
                 }
                 Effect::Write(key, write) => {
                     let (api, patience) = (self.parts.api.clone(), self.parts.options.api_timeout);
-                    let owner = (key.clone(), Lane::Api);
+                    let owner = Owner { key: key.clone(), lane: Lane::Api, since: Instant::now() };
                     let made = async move {
                         let (result, found) = perform::write(api, key.clone(), write, patience).await;
                         Done::Wrote(key, result, found)

@@ -12,6 +12,7 @@
 pub mod api;
 mod conditions;
 mod config;
+mod handle;
 pub mod lease;
 pub mod machine;
 mod object;
@@ -25,7 +26,8 @@ mod tests;
 
 pub use conditions::{Described, conditions};
 pub use config::NodeConfig;
+pub use handle::{NodeError, NodeHandle};
 pub use lease::NameTaken;
 pub use object::desired_node;
 pub use patch::{NodePatch, node_patch};
-pub use run::{NodeController, NodeError, NodeHandle};
+pub use run::NodeController;

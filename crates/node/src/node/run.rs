@@ -15,44 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::api::NodeApi;
 use super::conditions::Described;
 use super::config::NodeConfig;
-use super::lease::{LeaseCall, LeaseEvent, LeaseMachine, LeaseStep, NameTaken};
+use super::handle::{NodeError, NodeHandle, ProgressSender, Stage};
+use super::lease::{LeaseCall, LeaseEvent, LeaseMachine, LeaseStep};
 use super::machine::{NodeCall, NodeEvent, NodeMachine};
 use super::ping::{Ping, PingStep};
 use super::rbac::missing_rule;
 use crate::Now;
 use crate::api::ApiError;
-
-/// Why a node controller ended that was not told to.
-#[derive(Debug, thiserror::Error)]
-pub enum NodeError {
-    /// Another agent has the name.
-    #[error(transparent)]
-    NameTaken(#[from] NameTaken),
-    /// It was dropped before it had ended.
-    #[error("the node controller was dropped")]
-    Dropped,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    registered: Option<String>,
-    says_that_it_goes_down: bool,
-    /// The API's last refusal, until a call succeeds.
-    trouble: Option<String>,
-    done: Option<Option<Arc<NodeError>>>,
-}
-
-/// Says that it is over when it is dropped.
-#[derive(Debug)]
-struct ProgressSender(watch::Sender<Progress>);
-
-impl Drop for ProgressSender {
-    fn drop(&mut self) {
-        self.0.send_modify(|progress| {
-            progress.done.get_or_insert_with(|| Some(Arc::new(NodeError::Dropped)));
-        });
-    }
-}
 
 /// Keeps one node; can be run once.
 #[derive(Debug)]
@@ -66,14 +35,6 @@ pub struct NodeController {
     progress: ProgressSender,
 }
 
-/// What others hold of a node controller. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct NodeHandle {
-    progress: watch::Receiver<Progress>,
-    going_down: watch::Sender<bool>,
-    cancel: CancellationToken,
-}
-
 impl NodeController {
     /// For this node, in this API, as this source describes it.
     #[must_use]
@@ -85,7 +46,7 @@ impl NodeController {
             clock: Arc::new(SystemClock),
             cancel: CancellationToken::new(),
             going_down: watch::Sender::new(false),
-            progress: ProgressSender(watch::Sender::default()),
+            progress: ProgressSender::default(),
         }
     }
 
@@ -98,11 +59,7 @@ impl NodeController {
     /// For others.
     #[must_use]
     pub fn handle(&self) -> NodeHandle {
-        NodeHandle {
-            progress: self.progress.0.subscribe(),
-            going_down: self.going_down.clone(),
-            cancel: self.cancel.clone(),
-        }
+        NodeHandle::new(&self.progress, self.going_down.clone(), self.cancel.clone())
     }
 
     /// Runs until [`NodeHandle::shutdown`]. Neither the API nor the source needs to answer yet: it goes on trying.
@@ -123,51 +80,11 @@ impl NodeController {
             tasks: JoinSet::new(),
             kinds: HashMap::new(),
             waiting: None,
-            progress: &progress.0,
+            progress: &progress,
         };
         let result = running.run(&self.cancel, self.going_down.subscribe()).await.map_err(Arc::new);
-        progress.0.send_modify(|progress| progress.done = Some(result.clone().err()));
+        progress.stage(Stage::Ended(result.clone().err()));
         result
-    }
-}
-
-impl NodeHandle {
-    /// Waits until the node is registered and its lease held; `false`: it ended before. Cancel-safe.
-    pub async fn ready(&self) -> bool {
-        let mut progress = self.progress.clone();
-        let found = progress.wait_for(|p| p.registered.is_some() || p.done.is_some()).await;
-        found.is_ok_and(|progress| progress.registered.is_some())
-    }
-
-    /// What the API refuses at the moment, for people; `None`: it answers.
-    #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        self.progress.borrow().trouble.clone()
-    }
-
-    /// Says that the node goes down (or does not after all): it is not ready then. Returns at once.
-    pub fn going_down(&self, going_down: bool) {
-        self.going_down.send_replace(going_down);
-    }
-
-    /// Waits until the API knows that the node goes down; `false`: the controller ended before. Cancel-safe.
-    pub async fn told_that_it_goes_down(&self) -> bool {
-        let mut progress = self.progress.clone();
-        let found = progress.wait_for(|p| p.says_that_it_goes_down || p.done.is_some()).await;
-        found.is_ok_and(|progress| progress.says_that_it_goes_down)
-    }
-
-    /// Waits for the end; the error that it ended with, at any time later as well. Cancel-safe.
-    pub async fn done(&self) -> Option<Arc<NodeError>> {
-        let mut progress = self.progress.clone();
-        let found = progress.wait_for(|p| p.done.is_some()).await;
-        found.ok().and_then(|progress| progress.done.clone().flatten())
-    }
-
-    /// Ends it. The object and the lease stay. May be called any number of times.
-    pub async fn shutdown(&self) -> Option<Arc<NodeError>> {
-        self.cancel.cancel();
-        self.done().await
     }
 }
 
@@ -196,7 +113,7 @@ struct Running<'a> {
     kinds: HashMap<Id, Kind>,
     /// A description that waits for the lease.
     waiting: Option<Described>,
-    progress: &'a watch::Sender<Progress>,
+    progress: &'a ProgressSender,
 }
 
 impl Running<'_> {
@@ -378,29 +295,26 @@ impl Running<'_> {
 
     /// Tells people what the API refuses, once for each.
     fn tell(&self, trouble: Option<String>) {
-        let changed = self.progress.borrow().trouble != trouble;
-        if !changed {
+        if !self.progress.trouble(trouble.clone()) {
             return;
         }
-        match trouble.as_deref() {
+        match trouble {
             None => tracing::info!("the API answers again"),
             Some(trouble) => {
                 tracing::warn!(trouble, "the node can't be kept in the API, and is tried again");
-                if let Some(rule) = missing_rule(trouble) {
+                if let Some(rule) = missing_rule(&trouble) {
                     tracing::warn!("a permission is missing; this would give it:\n{rule}");
                 }
             }
         }
-        self.progress.send_modify(|progress| progress.trouble = trouble);
     }
 
     fn publish(&self) {
-        let registered = self.node.uid().filter(|_| self.lease.renewed().is_some()).map(str::to_owned);
-        let down = self.node.says_that_it_goes_down();
-        self.progress.send_if_modified(|progress| {
-            let changed = progress.registered != registered || progress.says_that_it_goes_down != down;
-            (progress.registered, progress.says_that_it_goes_down) = (registered, down);
-            changed
+        let registered = self.node.uid().is_some() && self.lease.renewed().is_some();
+        self.progress.stage(match (registered, self.node.says_that_it_goes_down()) {
+            (false, _) => Stage::Unregistered,
+            (true, false) => Stage::Registered,
+            (true, true) => Stage::GoesDown,
         });
     }
 }
