@@ -8,13 +8,12 @@
 //!
 //! Here: the controller ([`controller`]) and what it asks of an API ([`api`]), over a Kubernetes client ([`kube`]); the
 //! queue ([`queue`]), the machine of a Pod ([`pod`]), all Pods of a node ([`book`]), what Pods refer to ([`references`]) and
-//! their environment ([`environment`]); the Node object with its lease ([`node`]); the kubelet's HTTP API ([`http`]); a provider
-//! that runs nothing ([`mock`]).
-//!
-//! Not here yet: service environment variables.
+//! their environment ([`environment`]); the Node object with its lease ([`node`]) and its certificates ([`certificates`]); the
+//! kubelet's HTTP API ([`http`]); a provider that runs nothing ([`mock`]).
 
 pub mod api;
 pub mod book;
+pub mod certificates;
 pub mod controller;
 pub mod correlate;
 pub mod environment;

@@ -19,7 +19,7 @@ use minke_core::clock::SystemClock;
 use minke_core::provider::{NodeSource, Provider, ProviderError};
 use minke_kubelet::Kubelet;
 use minke_kubelet::provider::{KubeletProvider, MachineFacts};
-use minke_node::controller::{Controller, ControllerError, Handle, MissingPart, Options};
+use minke_node::controller::{Controller, ControllerError, ControllerMetrics, Handle, MissingPart, Options};
 use minke_node::environment::NodeFacts;
 use minke_node::kube::KubeApi;
 use minke_node::node::shutdown::ShutdownPolicy;
@@ -27,7 +27,7 @@ use minke_node::node::{NodeConfig, NodeController, NodeError, NodeHandle};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
-pub(crate) use serving::ServingSettings;
+pub(crate) use serving::{CertificateSource, ServingSettings};
 use serving::{NodeServing, ServingError, serve};
 
 /// The version of Kubernetes that the node says it is like.
@@ -120,9 +120,11 @@ impl RunningNode {
         let mut config = config;
         // Listened to before any Pod comes, so that no word of it is missed.
         let told = kubelet.clone().map(|kubelet| (kubelet.clone(), kubelet.progress()));
+        let metrics = Arc::new(ControllerMetrics::default());
         let serving = match serving {
             Some(settings) => {
-                Some(serve(&settings, &config.name, provider.clone(), client.clone(), kubelet.clone()).await?)
+                let (provider, client) = (provider.clone(), client.clone());
+                Some(serve(&settings, &config.name, provider, client, kubelet.clone(), metrics.clone()).await?)
             }
             None => None,
         };
@@ -136,7 +138,7 @@ impl RunningNode {
             NodeFacts { name: config.name.clone(), host_ips: described.addresses, allocatable: described.allocatable };
         let api = Arc::new(KubeApi::new(client, config.name.clone(), Arc::new(SystemClock)));
         let controller =
-            Controller::builder().api(api.clone()).provider(provider.clone()).node(facts).options(options).build()?;
+            Controller::builder().api(api.clone()).provider(provider.clone()).node(facts).options(options).metrics(metrics).build()?;
         let node_controller = NodeController::new(config, api.clone(), source);
         let (node, pods) = (node_controller.handle(), controller.handle());
         let keep_node = tokio::spawn(async move { drop(node_controller.run().await) });
@@ -185,7 +187,7 @@ impl RunningNode {
     /// case.
     pub(crate) async fn shutdown(self, policy: &ShutdownPolicy) {
         if !policy.is_empty() {
-            drain::drain(&*self.provider, &self.node, policy).await;
+            drain::drain(&*self.provider, &self.node, &self.pods, policy).await;
         }
         // In this order: without its node the pod controller is not begun any more, if it was not yet.
         self.node.shutdown().await;

@@ -1,6 +1,6 @@
 //! The node's HTTP API in this process: over the node's provider, with what the machine and the kubelet core say of themselves.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,9 +8,11 @@ use minke_core::clock::SystemClock;
 use minke_core::provider::Provider;
 use minke_core::runtime::error_chain;
 use minke_kubelet::Kubelet;
+use minke_node::controller::ControllerMetrics;
+use minke_node::certificates::{Identity, Keeper, Purpose, Store, StoreError};
 use minke_node::http::{
     Check, Held, KubeReviews, Limits, ListenError, NodeApi, NodeFacts, NodeMemory, NodeServer, NodeUsage,
-    ServingCertificate, TlsError, server_config,
+    ServingCertificate, TlsError, server_config, server_config_without_certificate,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -25,6 +27,25 @@ pub(crate) enum ServingError {
     /// The certificates.
     #[error("the certificates of the node's API can't be used")]
     Tls(#[from] TlsError),
+    /// A certificate that is kept.
+    #[error("the certificate of the node's API can't be kept")]
+    Store(#[from] StoreError),
+}
+
+/// By what the node is known to those who ask it.
+#[derive(Debug, Clone)]
+pub(crate) enum CertificateSource {
+    /// This certificate.
+    Given(ServingCertificate),
+    /// One that the cluster signs, for the node under these names and addresses.
+    Cluster {
+        /// Where it is kept.
+        store: Store,
+        /// Names.
+        names: Vec<String>,
+        /// Addresses.
+        addresses: Vec<IpAddr>,
+    },
 }
 
 /// How it is served.
@@ -33,7 +54,7 @@ pub(crate) struct ServingSettings {
     /// Where.
     pub(crate) listen: SocketAddr,
     /// By whom.
-    pub(crate) certificate: ServingCertificate,
+    pub(crate) certificate: CertificateSource,
     /// Whose clients' certificates say who asks, as PEM.
     pub(crate) clients: Option<String>,
 }
@@ -43,17 +64,20 @@ pub(crate) struct ServingSettings {
 pub(crate) struct NodeServing {
     /// Where it listens, for the node's `daemonEndpoints`.
     pub(crate) port: u16,
-    task: JoinHandle<()>,
+    server: JoinHandle<()>,
+    /// Keeps the certificate good, if the cluster signs it.
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Drop for NodeServing {
     fn drop(&mut self) {
-        self.task.abort();
+        self.server.abort();
+        self.keeper.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// Begins to serve. `reviews`: a client that may review tokens and accesses. `kubelet`: whose metrics are told, if one runs the
-/// Pods.
+/// Begins to serve. `reviews`: a client that is the node, and may review tokens and accesses. `kubelet`: whose metrics are told
+/// beside the pod controller's, if one runs the Pods.
 ///
 /// # Errors
 /// The address is taken, or the certificates don't fit.
@@ -63,29 +87,66 @@ pub(crate) async fn serve(
     provider: Arc<dyn Provider>,
     reviews: kube::Client,
     kubelet: Option<Kubelet>,
+    metrics: Arc<ControllerMetrics>,
 ) -> Result<NodeServing, ServingError> {
     let api = NodeApi {
         node: node.to_owned(),
         pods: Arc::new(Held(provider.clone())),
         provider,
-        facts: Arc::new(Machine { kubelet }),
-        reviews: Arc::new(KubeReviews::new(reviews)),
+        facts: Arc::new(Machine { kubelet, metrics }),
+        reviews: Arc::new(KubeReviews::new(reviews.clone())),
         clock: Arc::new(SystemClock),
     };
-    let tls = server_config(&settings.certificate, settings.clients.as_deref())?;
+    let clients = settings.clients.as_deref();
+    let (tls, keeper) = match &settings.certificate {
+        CertificateSource::Given(certificate) => (server_config(certificate, clients)?, None),
+        CertificateSource::Cluster { store, names, addresses } => {
+            let keeper = Keeper {
+                node: node.to_owned(),
+                purpose: Purpose::Serving { names: names.clone(), addresses: addresses.clone() },
+                store: store.clone(),
+                client: reviews,
+                bootstrap: None,
+                clock: Arc::new(SystemClock),
+            };
+            let kept = keeper.kept()?;
+            let tls = match &kept {
+                Some(identity) => server_config(&serving_certificate(identity), clients)?,
+                None => server_config_without_certificate(clients)?,
+            };
+            (tls, Some((keeper, kept)))
+        }
+    };
     let server = NodeServer::bind(settings.listen, api, Limits::default()).await?;
     let port = server.address().port();
     let (keep, tls) = watch::channel(Arc::new(tls));
-    let task = tokio::spawn(async move {
+    let renewed = keep.clone();
+    let clients = settings.clients.clone();
+    let keeper = keeper.map(|(keeper, kept)| {
+        tokio::spawn(keeper.run(kept, move |identity| {
+            match server_config(&serving_certificate(identity), clients.as_deref()) {
+                Ok(tls) => drop(renewed.send_replace(Arc::new(tls))),
+                Err(error) => {
+                    tracing::error!(error = error_chain(&error), "what the cluster signed can't be served with")
+                }
+            }
+        }))
+    });
+    let server = tokio::spawn(async move {
         server.run(tls).await;
         drop(keep);
     });
-    Ok(NodeServing { port, task })
+    Ok(NodeServing { port, server, keeper })
+}
+
+fn serving_certificate(identity: &Identity) -> ServingCertificate {
+    ServingCertificate { chain: identity.chain.clone(), key: identity.key.clone() }
 }
 
 /// This machine.
 struct Machine {
     kubelet: Option<Kubelet>,
+    metrics: Arc<ControllerMetrics>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -108,7 +169,8 @@ impl NodeFacts for Machine {
     }
 
     fn metrics(&self) -> String {
-        self.kubelet.as_ref().map(|kubelet| kubelet.metrics().text()).unwrap_or_default()
+        let core = self.kubelet.as_ref().map(|kubelet| kubelet.metrics().text()).unwrap_or_default();
+        format!("{}{core}", self.metrics.text())
     }
 
     fn health(&self) -> Vec<Check> {

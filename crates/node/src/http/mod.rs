@@ -29,4 +29,4 @@ mod tls;
 pub use auth::{Access, KubeReviews, ReviewError, Reviews, User};
 pub use serve::{Limits, ListenError, NodeApi, NodeServer};
 pub use source::{Check, Held, NoFacts, NodeDisk, NodeFacts, NodeMemory, NodeUsage, PodSource};
-pub use tls::{ServingCertificate, TlsError, server_config};
+pub use tls::{ServingCertificate, TlsError, server_config, server_config_without_certificate};

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_is_found_in_every_form() {
+    fn r20_every_route_is_found_in_every_form() {
         let c = || "c".to_owned();
         for (path, expected) in [
             ("/healthz", Route::Health(None)),

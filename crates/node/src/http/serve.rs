@@ -162,3 +162,14 @@ async fn connection(
         tracing::debug!(%error, "a connection ended badly");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r23_a_stream_may_be_idle_for_four_hours_and_take_half_a_minute_to_open() {
+        let limits = Limits::default().stream;
+        assert_eq!((limits.idle.as_secs(), limits.creation.as_secs()), (4 * 3600, 30));
+    }
+}

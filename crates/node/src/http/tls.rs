@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 
 /// Why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
@@ -84,17 +85,16 @@ pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<Certific
     if all.is_empty() { Err(TlsError::Empty(what)) } else { Ok(all) }
 }
 
-/// What the server listens with. `clients`: the authority of clients' certificates; without it only tokens say who asks.
-/// Upgrades need HTTP/1.1, so that nothing else is offered.
-///
-/// # Errors
-/// What is given is no PEM, or does not belong together.
-pub fn server_config(own: &ServingCertificate, clients: Option<&str>) -> Result<ServerConfig, TlsError> {
+fn refused(error: rustls::Error) -> TlsError {
+    TlsError::Refused(error.into())
+}
+
+/// All but the server's own certificate.
+fn builder(clients: Option<&str>) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let refused = |error: rustls::Error| TlsError::Refused(error.into());
     let builder = ServerConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
-    let builder = match clients {
+    Ok(match clients {
         None => builder.with_no_client_auth(),
         Some(clients) => {
             let mut roots = RootCertStore::empty();
@@ -106,13 +106,42 @@ pub fn server_config(own: &ServingCertificate, clients: Option<&str>) -> Result<
             let verifier = verifier.allow_unauthenticated().build();
             builder.with_client_cert_verifier(verifier.map_err(|error| TlsError::Refused(error.into()))?)
         }
-    };
+    })
+}
+
+/// Upgrades need HTTP/1.1, so that nothing else is offered.
+fn http1(mut config: ServerConfig) -> ServerConfig {
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config
+}
+
+/// What the server listens with. `clients`: the authority of clients' certificates; without it only tokens say who asks.
+///
+/// # Errors
+/// What is given is no PEM, or does not belong together.
+pub fn server_config(own: &ServingCertificate, clients: Option<&str>) -> Result<ServerConfig, TlsError> {
     let chain = certificates("the serving certificate", &own.chain)?;
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes())
         .map_err(|source| TlsError::Pem { what: "the serving certificate's key", source })?;
-    let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(http1(builder(clients)?.with_single_cert(chain, key).map_err(refused)?))
+}
+
+/// The same while there is no certificate yet: every handshake fails.
+///
+/// # Errors
+/// The authority is no PEM.
+pub fn server_config_without_certificate(clients: Option<&str>) -> Result<ServerConfig, TlsError> {
+    Ok(http1(builder(clients)?.with_cert_resolver(Arc::new(NoneYet))))
+}
+
+#[derive(Debug)]
+struct NoneYet;
+
+impl ResolvesServerCert for NoneYet {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        tracing::debug!("a client came before the node has a serving certificate");
+        None
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +151,7 @@ mod tests {
     #[test]
     fn what_does_not_belong_together_is_refused() {
         let own = ServingCertificate::self_signed(&["n"], &[IpAddr::from([127, 0, 0, 1])]).unwrap();
-        assert!(server_config(&own, None).is_ok());
+        assert!(server_config(&own, None).is_ok() && server_config_without_certificate(Some(&own.chain)).is_ok());
         assert!(server_config(&own, Some(&own.chain)).is_ok());
         let other = ServingCertificate::self_signed(&["n"], &[]).unwrap();
         let mixed = ServingCertificate { chain: own.chain.clone(), key: other.key };

@@ -459,3 +459,34 @@ fn s1_s2_r8_a_former_pod_in_the_way_is_waited_for() {
     assert_eq!(actions, [Action::Finish(Lane::Provider, Outcome::Done)]);
     assert!(matches!(world.call(), Some(Call::Create(_))));
 }
+
+#[test]
+fn s5_a_change_of_labels_alone_is_told_to_the_provider() {
+    let mut world = World::runs();
+    assert_eq!(world.call(), None);
+    let mut object = world.object();
+    object.metadata.labels = Some([("tier".to_owned(), "web".to_owned())].into());
+    drop(world.step(PodEvent::Seen(Arc::new(object))));
+    let Some(Call::Update { pod, .. }) = world.call() else { panic!("the provider is not told") };
+    assert_eq!(pod.metadata.labels.as_ref().unwrap()["tier"], "web");
+    assert_eq!(world.write(), None, "the status is as it was");
+}
+
+#[test]
+fn r6_a_failure_is_written_as_any_status_is() {
+    let mut world = World::new(pod(), None);
+    assert!(world.call().is_some());
+    drop(world.fail(false, false));
+    let Some(Write::Patch(patch)) = world.write() else { panic!("nothing is written") };
+    assert_eq!(patch["status"]["reason"], "ProviderFailed");
+    assert_eq!(patch["metadata"], json!({"uid": "u"}), "guarded by the uid, not by a version");
+}
+
+#[test]
+fn the_end_is_known_once_the_api_says_so() {
+    let mut world = World::runs();
+    drop(world.step(PodEvent::Status(Box::new(ended(0)))));
+    assert!(!world.machine.api_knows_its_end());
+    world.patch();
+    assert!(world.machine.api_knows_its_end());
+}

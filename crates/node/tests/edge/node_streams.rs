@@ -163,7 +163,7 @@ async fn what_can_be_refused_is_refused_before_the_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_and_a_server_that_ends_end_the_command() {
+async fn s23_a_client_that_leaves_and_a_server_that_ends_end_the_command() {
     let node = Node::start().await;
     let path = "/exec/ns/p/c?input=1&output=1&error=1&command=exit&command=0";
     let running = |node: &Node| node.provider.running.load(std::sync::atomic::Ordering::SeqCst);
@@ -183,4 +183,29 @@ async fn a_client_that_leaves_and_a_server_that_ends_end_the_command() {
     node.end();
     until(&node, 0).await;
     drop(second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r19_a_client_that_leaves_ends_its_connections_to_ports() {
+    let node = Node::start().await;
+    let ports = PortForward::over(upgraded(&node, "/portForward/ns/p", "portforward.k8s.io").await);
+    let mut opened = Vec::new();
+    for port in [7777, 7778] {
+        let mut stream = ports.connect(port).await.unwrap();
+        // It is there once something has come back.
+        stream.write_all(b"hello").await.unwrap();
+        let mut heard = [0; 5];
+        stream.read_exact(&mut heard).await.unwrap();
+        opened.push(stream);
+    }
+    let connected = |node: &Node| node.provider.connected.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(connected(&node), 2);
+    drop((opened, ports));
+    for _ in 0..2000 {
+        if connected(&node) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} connections are still open", connected(&node));
 }

@@ -43,6 +43,8 @@ pub(crate) struct OnePod {
     pub(crate) running: Arc<AtomicUsize>,
     /// What ports were connected to.
     pub(crate) ports: Mutex<Vec<u16>>,
+    /// How many such connections are open.
+    pub(crate) connected: Arc<AtomicUsize>,
 }
 
 pub(crate) fn pod() -> Pod {
@@ -172,11 +174,14 @@ impl Attaches for OnePod {
 impl PortForwards for OnePod {
     async fn connect(&self, _: &PodKey, port: u16) -> Result<Pin<Box<dyn Duplex>>, ProviderError> {
         self.ports.lock().unwrap().push(port);
+        let connected = self.connected.clone();
+        connected.fetch_add(1, Ordering::SeqCst);
         let (near, far) = tokio::io::duplex(64 << 10);
         tokio::spawn(async move {
             let (mut reader, mut writer) = tokio::io::split(far);
             let _ = tokio::io::copy(&mut reader, &mut writer).await;
             let _ = writer.shutdown().await;
+            connected.fetch_sub(1, Ordering::SeqCst);
         });
         Ok(Box::pin(near.compat()))
     }

@@ -155,7 +155,7 @@ async fn streams_that_never_come_and_silence_end_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_follows_the_clients_size_and_sizes_end_with_the_client() {
+async fn r18_a_terminal_follows_the_clients_size_and_sizes_end_with_the_client() {
     let (ours, theirs) = tokio::io::duplex(10_000);
     let mut cat = cat(0);
     let streams = ExecStreams { stdin: true, stdout: true, stderr: false, tty: true };

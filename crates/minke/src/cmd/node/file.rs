@@ -61,6 +61,9 @@ pub(super) struct KubeletFile {
     pub(super) container_runtime_endpoint: Option<String>,
     #[serde(rename = "providerID")]
     pub(super) provider_id: Option<String>,
+    #[serde(rename = "serverTLSBootstrap")]
+    pub(super) server_tls_bootstrap: bool,
+    rotate_certificates: Option<bool>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -111,7 +114,9 @@ impl KubeletFile {
 
     /// The fields that are set and do not apply.
     pub(super) fn without_effect(&self) -> Vec<&str> {
-        self.rest.keys().map(String::as_str).collect()
+        // One that was asked for is always renewed.
+        let unrenewed = (self.rotate_certificates == Some(false)).then_some("rotateCertificates: false");
+        self.rest.keys().map(String::as_str).chain(unrenewed).collect()
     }
 
     /// What is told with flags, over what the file says.

@@ -39,6 +39,18 @@ pub(crate) struct NodeCommand {
     /// How to reach the cluster [default: $KUBECONFIG, ~/.kube/config, or the service account of the Pod that this is]
     #[arg(long, value_name = "FILE", env = "MINKE_NODE_KUBECONFIG", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
+    /// A kubeconfig with a bootstrap token: the node asks for a certificate of its own, and for the next one before it ends
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MINKE_NODE_BOOTSTRAP_KUBECONFIG",
+        conflicts_with = "kubeconfig",
+        help_heading = "Cluster"
+    )]
+    bootstrap_kubeconfig: Option<PathBuf>,
+    /// Where certificates are kept that were asked for [default: pki in the state directory]
+    #[arg(long, value_name = "DIR", env = "MINKE_NODE_CERT_DIR", help_heading = "Cluster")]
+    cert_dir: Option<PathBuf>,
     /// The kubeconfig's context
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
@@ -194,8 +206,13 @@ impl NodeCommand {
                 log_max_files: file.container_log_max_files,
             },
         };
-        let serving = self.serving.settings(&node.name, &self.node_ip)?;
+        let kept = self.cert_dir(client);
+        let serving = self.serving.settings(&node.name, &self.node_ip, file.server_tls_bootstrap, &kept)?;
         Ok(Plan { node, settings, shutdown, max_pods, serving })
+    }
+
+    fn cert_dir(&self, client: &Client) -> PathBuf {
+        self.cert_dir.clone().unwrap_or_else(|| client.place().state.join("pki"))
     }
 
     fn static_sources(&self, file: &KubeletFile) -> Result<Vec<StaticSource>, Failure> {
@@ -220,7 +237,12 @@ impl NodeCommand {
 /// Runs the node until it is told to end.
 pub(crate) async fn run(args: &NodeCommand, client: &Client) -> Outcome {
     let plan = args.plan(client)?;
-    let cluster = cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let context = args.context.as_deref();
+    let connection = match &args.bootstrap_kubeconfig {
+        Some(file) => cluster::bootstrap(file, context, &plan.node.name, &args.cert_dir(client)).await?,
+        None => cluster::connect(args.kubeconfig.as_deref(), context).await?,
+    };
+    let cluster = connection.client.clone();
     match args.provider {
         ProviderKind::Kubelet => on_kubelet(args, client, plan, cluster).await,
         ProviderKind::Mock => on_mock(args, plan, cluster).await,
@@ -345,5 +367,25 @@ mod tests {
         for wrong in ["a", "a=b", "a=b:Never", ":NoSchedule", "=b:NoSchedule"] {
             assert!(taint(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// A flag that nothing reads does not compile (its field would be dead); what the help says of the environment is what is read.
+    #[test]
+    fn r26_the_help_names_the_environment_that_is_read() {
+        #[derive(Debug, clap::Parser)]
+        struct Program {
+            #[command(flatten)]
+            node: NodeCommand,
+        }
+        let program = <Program as clap::CommandFactory>::command();
+        let mut named = 0;
+        for argument in program.get_arguments() {
+            let Some(variable) = argument.get_env() else { continue };
+            named += 1;
+            assert!(variable.to_string_lossy().starts_with("MINKE_"), "{argument}");
+            let said = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!said.contains("MINKE_"), "{argument}: clap says which variable it is, a second word may be wrong");
+        }
+        assert!(named > 5);
     }
 }

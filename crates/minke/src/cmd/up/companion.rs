@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agent::Companion;
 use crate::api::{Api, ApiSettings};
 use crate::exit::Failure;
-use crate::node::{Backing, RunningNode, ServingSettings};
+use crate::node::{Backing, CertificateSource, RunningNode, ServingSettings};
 use crate::protocol::Served;
 
 /// The node is registered within a few writes to an API in the same process.
@@ -98,7 +98,7 @@ fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure
     let signed = signed.map_err(|error| Failure::because("can't sign the certificate of the node's API", &error))?;
     Ok(ServingSettings {
         listen: (addresses[0], 0).into(),
-        certificate: ServingCertificate { chain: signed.certificate, key: signed.key },
+        certificate: CertificateSource::Given(ServingCertificate { chain: signed.certificate, key: signed.key }),
         clients: Some(authority.certificate().to_owned()),
     })
 }
