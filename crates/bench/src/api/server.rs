@@ -25,7 +25,7 @@ pub(crate) enum Candidate {
 
 enum Running {
     Minke { child: Child, _directory: TempDir },
-    Kube(KubeApi),
+    Kube(Box<KubeApi>),
 }
 
 /// A server that is ready. Gone when dropped.
@@ -70,7 +70,7 @@ impl Api {
                     certificate: kube.certificate().to_owned(),
                     token: kube.token().to_owned(),
                     started: begun.elapsed(),
-                    running: Running::Kube(kube),
+                    running: Running::Kube(Box::new(kube)),
                 })
             }
         }
@@ -119,7 +119,7 @@ impl Api {
     pub(super) fn memory(&self) -> f64 {
         let pids = match &self.running {
             Running::Minke { child, .. } => vec![child.id()],
-            Running::Kube(kube) => kube.pids().to_vec(),
+            Running::Kube(kube) => kube.pids(),
         };
         let resident = |pid: u32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

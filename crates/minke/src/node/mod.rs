@@ -137,8 +137,13 @@ impl RunningNode {
         let facts =
             NodeFacts { name: config.name.clone(), host_ips: described.addresses, allocatable: described.allocatable };
         let api = Arc::new(KubeApi::new(client, config.name.clone(), Arc::new(SystemClock)));
-        let controller =
-            Controller::builder().api(api.clone()).provider(provider.clone()).node(facts).options(options).metrics(metrics).build()?;
+        let controller = Controller::builder()
+            .api(api.clone())
+            .provider(provider.clone())
+            .node(facts)
+            .options(options)
+            .metrics(metrics)
+            .build()?;
         let node_controller = NodeController::new(config, api.clone(), source);
         let (node, pods) = (node_controller.handle(), controller.handle());
         let keep_node = tokio::spawn(async move { drop(node_controller.run().await) });

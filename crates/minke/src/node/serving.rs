@@ -8,8 +8,8 @@ use minke_core::clock::SystemClock;
 use minke_core::provider::Provider;
 use minke_core::runtime::error_chain;
 use minke_kubelet::Kubelet;
-use minke_node::controller::ControllerMetrics;
 use minke_node::certificates::{Identity, Keeper, Purpose, Store, StoreError};
+use minke_node::controller::ControllerMetrics;
 use minke_node::http::{
     Check, Held, KubeReviews, Limits, ListenError, NodeApi, NodeFacts, NodeMemory, NodeServer, NodeUsage,
     ServingCertificate, TlsError, server_config, server_config_without_certificate,

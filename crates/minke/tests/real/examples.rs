@@ -14,7 +14,7 @@ fn example(name: &str) -> String {
 }
 
 /// The two images that the examples use.
-async fn import_images(m: &Instance) {
+pub(crate) async fn import_images(m: &Instance) {
     let busybox = || busybox_image(Path::new(BUSYBOX)).unwrap();
     let web = busybox()
         .layer(Layer::new().dir("www/", 0o755).file("www/index.html", 0o644, "hello from a Pod\n"))

@@ -5,7 +5,9 @@
 
 mod adoption;
 mod attach;
+mod bootstrap;
 mod chaos;
+mod cluster;
 mod commands;
 mod compat;
 mod containerd;

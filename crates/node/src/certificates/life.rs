@@ -103,6 +103,9 @@ mod tests {
         assert!(all.len() > 20);
         assert!(all.iter().all(|renewal| (at(700)..at(901)).contains(renewal)), "{all:?}");
         assert_eq!(life.renewal("n"), life.renewal("n"), "a restart changes nothing");
-        assert_eq!((life.earliest(at(200)), life.earliest(at(990)), life.earliest(at(2000))), (at(400), at(1000), at(2010)));
+        assert_eq!(
+            (life.earliest(at(200)), life.earliest(at(990)), life.earliest(at(2000))),
+            (at(400), at(1000), at(2010))
+        );
     }
 }

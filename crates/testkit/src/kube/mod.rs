@@ -1,5 +1,6 @@
 //! The real Kubernetes API, for tests that compare with it and numbers beside it: kube-apiserver over etcd, both on loopback,
-//! with keys, ports and directories of their own.
+//! with keys, ports and directories of their own. As clusters have it, nodes are held to the Node authorizer and to
+//! NodeRestriction, and are verified when they are asked for logs and commands.
 //!
 //! The programs come from `e2e/kube/build`, which needs Go and some ten minutes, once. Tests never build them; without
 //! them they are skipped by name, with [`Unavailable`]'s reason.
@@ -9,14 +10,18 @@ mod keys;
 mod process;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rcgen::ExtendedKeyUsagePurpose;
 use tempfile::TempDir;
 
 pub use crate::containerd::Unavailable;
+use keys::Authority;
+pub use keys::Identity;
 use process::Owned;
 
 /// The version that `e2e/kube/go.mod` pins.
@@ -52,16 +57,47 @@ impl Programs {
     }
 }
 
-/// A running kube-apiserver with its etcd. When dropped, both are gone with everything that they wrote.
+/// A kube-apiserver with its etcd, which runs unless it was stopped. When dropped, both are gone with everything that they wrote.
 #[derive(Debug)]
 pub struct KubeApi {
     // They end in this order, and before their directory.
     scheduler: Option<Owned>,
-    server: Owned,
-    etcd: Owned,
+    running: Option<Processes>,
+    etcd: Start,
+    server: Start,
     root: TempDir,
     address: SocketAddr,
     certificate: String,
+    authority: Authority,
+}
+
+/// How a process is started.
+#[derive(Debug)]
+struct Start {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+}
+
+impl Start {
+    fn run(&self) -> io::Result<Owned> {
+        let log = std::fs::File::create(&self.log)?;
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log))
+            .spawn()?;
+        Ok(Owned(child))
+    }
+}
+
+#[derive(Debug)]
+struct Processes {
+    // Ends before etcd.
+    server: Owned,
+    etcd: Owned,
 }
 
 /// Who may everything: a token that the server knows.
@@ -70,17 +106,6 @@ const TOKEN: &str = "minke-test-admin";
 /// A port that is free. Somebody else may take it before it is used; then the start fails, and is tried again.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-fn spawn(program: &Path, arguments: &[String], log: &Path) -> io::Result<Child> {
-    let log = std::fs::File::create(log)?;
-    Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(log.try_clone()?))
-        .stderr(Stdio::from(log))
-        .spawn()
 }
 
 fn flags(pairs: &[(&str, String)]) -> Vec<String> {
@@ -96,7 +121,8 @@ impl KubeApi {
         let root = tempfile::Builder::new().prefix("mk-kube-").tempdir()?;
         let path = |name: &str| root.path().join(name);
         let text = |name: &str| path(name).display().to_string();
-        let certificate = keys::write(root.path())?;
+        let authority = Authority::new()?;
+        let certificate = keys::write(root.path(), &authority)?;
         std::fs::write(path("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
         let (clients, peers) =
             (format!("http://127.0.0.1:{}", free_port()?), format!("http://127.0.0.1:{}", free_port()?));
@@ -110,7 +136,6 @@ impl KubeApi {
             ("initial-cluster", format!("etcd={peers}")),
             ("log-level", "warn".to_owned()),
         ]);
-        let etcd = Owned(spawn(&programs.etcd, &etcd, &path("etcd.log"))?);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let server = flags(&[
             ("etcd-servers", clients),
@@ -121,19 +146,39 @@ impl KubeApi {
             ("tls-cert-file", text("server.crt")),
             ("tls-private-key-file", text("server.key")),
             ("token-auth-file", text("tokens.csv")),
+            ("client-ca-file", text("clients.crt")),
+            ("enable-bootstrap-token-auth", "true".to_owned()),
             ("service-account-issuer", "https://kubernetes.default.svc".to_owned()),
             ("service-account-key-file", text("accounts.pub")),
             ("service-account-signing-key-file", text("accounts.key")),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
             ("authorization-mode", "Node,RBAC".to_owned()),
+            ("enable-admission-plugins", "NodeRestriction".to_owned()),
             // Nobody makes the account that it asks for: there is no controller manager.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
             ("endpoint-reconciler-type", "none".to_owned()),
+            ("kubelet-client-certificate", text("kubelet-client.crt")),
+            ("kubelet-client-key", text("kubelet-client.key")),
+            ("kubelet-certificate-authority", text("clients.crt")),
+            ("kubelet-preferred-address-types", "InternalIP".to_owned()),
         ]);
-        let server = Owned(spawn(&programs.apiserver, &server, &path("server.log"))?);
-        let mut this = Self { scheduler: None, server, etcd, root, address, certificate };
-        this.ready().await?;
+        let etcd = Start { program: programs.etcd.clone(), arguments: etcd, log: path("etcd.log") };
+        let server = Start { program: programs.apiserver.clone(), arguments: server, log: path("server.log") };
+        let mut this = Self { scheduler: None, running: None, etcd, server, root, address, certificate, authority };
+        this.resume().await?;
         Ok(this)
+    }
+
+    /// Starts both again after [`Self::stop`], on the same ports; returns when the server is ready.
+    ///
+    /// # Errors
+    /// With the end of the log of who did not start.
+    pub async fn resume(&mut self) -> io::Result<()> {
+        let etcd = self.etcd.run()?;
+        let mut processes = Processes { etcd, server: self.server.run()? };
+        self.ready(&mut processes).await?;
+        self.running = Some(processes);
+        Ok(())
     }
 
     /// Starts its scheduler, which goes with it.
@@ -149,27 +194,52 @@ impl KubeApi {
             // It is asked nothing.
             ("secure-port", "0".to_owned()),
         ]);
-        self.scheduler = Some(Owned(spawn(program, &arguments, &self.root.path().join("scheduler.log"))?));
+        let log = self.root.path().join("scheduler.log");
+        self.scheduler = Some(Start { program: program.to_owned(), arguments, log }.run()?);
         Ok(())
     }
 
-    async fn ready(&mut self) -> io::Result<()> {
+    async fn ready(&self, processes: &mut Processes) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             if https::get(self.address, &self.certificate, TOKEN, "/readyz").await.is_ok_and(|code| code == 200) {
                 return Ok(());
             }
-            for (child, name) in [(&mut self.etcd, "etcd"), (&mut self.server, "server")] {
+            for (child, start) in [(&mut processes.etcd, &self.etcd), (&mut processes.server, &self.server)] {
                 let ended = child.0.try_wait()?;
                 if ended.is_some() || tokio::time::Instant::now() > deadline {
-                    let log = std::fs::read_to_string(self.root.path().join(format!("{name}.log"))).unwrap_or_default();
+                    let log = std::fs::read_to_string(&start.log).unwrap_or_default();
                     let end: Vec<&str> = log.lines().rev().take(10).collect();
                     let end: Vec<&str> = end.into_iter().rev().collect();
-                    return Err(io::Error::other(format!("{name} is not ready ({ended:?}): {}", end.join("\n"))));
+                    let program = start.program.display();
+                    return Err(io::Error::other(format!("{program} is not ready ({ended:?}): {}", end.join("\n"))));
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Kills both. What they wrote stays.
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// Keeps the history as it is, for [`Self::take_back`]. Both must be stopped.
+    ///
+    /// # Errors
+    /// It can't be copied.
+    pub fn keep_history(&self) -> io::Result<()> {
+        copy(&self.root.path().join("etcd"), &self.root.path().join("kept"))
+    }
+
+    /// Goes back to the history that was kept, as someone does who restores a backup. Both must be stopped.
+    ///
+    /// # Errors
+    /// None was kept, or it can't be copied.
+    pub fn take_back(&self) -> io::Result<()> {
+        let now = self.root.path().join("etcd");
+        std::fs::remove_dir_all(&now)?;
+        copy(&self.root.path().join("kept"), &now)
     }
 
     /// Where it listens.
@@ -190,10 +260,48 @@ impl KubeApi {
         TOKEN
     }
 
-    /// The processes: kube-apiserver's and etcd's.
+    /// The processes: kube-apiserver's and etcd's; none while they are stopped.
     #[must_use]
-    pub fn pids(&self) -> [u32; 2] {
-        [self.server.0.id(), self.etcd.0.id()]
+    pub fn pids(&self) -> Vec<u32> {
+        self.running.iter().flat_map(|running| [running.server.0.id(), running.etcd.0.id()]).collect()
+    }
+
+    /// Whose certificates clients and nodes have, as PEM.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority.certificate
+    }
+
+    /// A certificate for a user of these groups.
+    ///
+    /// # Errors
+    /// The names are none.
+    pub fn client(&self, user: &str, groups: &[&str]) -> io::Result<Identity> {
+        self.authority.client(user, groups)
+    }
+
+    /// A certificate for a node's own API at this address.
+    ///
+    /// # Errors
+    /// The name is none.
+    pub fn serving(&self, node: &str, address: IpAddr) -> io::Result<Identity> {
+        self.authority.server(&format!("system:node:{node}"), address)
+    }
+
+    /// Signs a request for a client's certificate, good within these seconds since 1970. Who it names is not looked at.
+    ///
+    /// # Errors
+    /// It is no request.
+    pub fn sign_client(&self, request: &str, good: Range<u64>) -> io::Result<String> {
+        self.authority.sign(request, ExtendedKeyUsagePurpose::ClientAuth, good)
+    }
+
+    /// The same for a server's certificate.
+    ///
+    /// # Errors
+    /// It is no request.
+    pub fn sign_serving(&self, request: &str, good: Range<u64>) -> io::Result<String> {
+        self.authority.sign(request, ExtendedKeyUsagePurpose::ServerAuth, good)
     }
 
     /// Writes a kubeconfig for its administrator.
@@ -201,18 +309,62 @@ impl KubeApi {
     /// # Errors
     /// The file can't be written.
     pub fn kubeconfig(&self, path: &Path) -> io::Result<()> {
-        use base64::Engine as _;
-        let authority = base64::engine::general_purpose::STANDARD.encode(&self.certificate);
+        self.kubeconfig_of(&serde_json::json!({"token": TOKEN}), path)
+    }
+
+    /// Writes a kubeconfig for whoever has this certificate.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn kubeconfig_for(&self, identity: &Identity, path: &Path) -> io::Result<()> {
+        let user = serde_json::json!({
+            "client-certificate-data": encode(&identity.certificate), "client-key-data": encode(&identity.key),
+        });
+        self.kubeconfig_of(&user, path)
+    }
+
+    /// Writes a kubeconfig for whoever has this token.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn kubeconfig_with(&self, token: &str, path: &Path) -> io::Result<()> {
+        self.kubeconfig_of(&serde_json::json!({"token": token}), path)
+    }
+
+    fn kubeconfig_of(&self, user: &serde_json::Value, path: &Path) -> io::Result<()> {
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "kube",
             "clusters": [{"name": "kube", "cluster": {
-                "server": format!("https://{}", self.address), "certificate-authority-data": authority,
+                "server": format!("https://{}", self.address), "certificate-authority-data": encode(&self.certificate),
             }}],
-            "users": [{"name": "admin", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin"}}],
+            "users": [{"name": "user", "user": user}],
+            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "user"}}],
         });
         std::fs::write(path, config.to_string())
     }
+}
+
+fn encode(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+/// Copies a directory with all that is in it; what was there is gone.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() {
+        std::fs::remove_dir_all(to)?;
+    }
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
