@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 
 use super::definition::{Definition, Slot, Source};
-use crate::kinds::{BUILTIN, CUSTOM, Kind};
+use crate::kinds::{BUILTIN, CUSTOM, Kind, MEASURED, Nature, measured};
 
 /// The kinds that are served: the server's own and those of definitions.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Kinds {
     /// The kind behind a path: group, version, plural.
     #[must_use]
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-        let own = crate::kinds::find(group, version, plural);
+        let own = crate::kinds::find(group, version, plural).or_else(|| measured(group, version, plural));
         let is = |kind: &&&'static Kind| kind.group == group && kind.version == version && kind.plural == plural;
         own.or_else(|| self.served().custom.iter().find(is).copied())
     }
@@ -41,7 +41,7 @@ impl Kinds {
     /// All, the server's own first; a kind of several versions several times.
     #[must_use]
     pub fn all(&self) -> Vec<&'static Kind> {
-        BUILTIN.iter().chain(self.served().custom.iter().copied()).collect()
+        BUILTIN.iter().chain(MEASURED).chain(self.served().custom.iter().copied()).collect()
     }
 
     /// Those of definitions, as [`Kinds::all`].
@@ -53,7 +53,7 @@ impl Kinds {
     /// One for each resource that has objects in the store.
     #[must_use]
     pub fn stored(&self) -> Vec<&'static Kind> {
-        let own = BUILTIN.iter().filter(|kind| !kind.question && kind.view.is_none());
+        let own = BUILTIN.iter().filter(|kind| kind.nature == Nature::Stored && kind.view.is_none());
         own.chain(self.served().stored.iter().copied()).collect()
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert!(kinds.find("x.example", "v0", "things").is_none());
         assert_eq!(v1.definition().unwrap().stored_as(), "x.example/v2");
         assert!(std::ptr::eq(kinds.stored_of("x.example", "things").unwrap(), v2));
-        assert_eq!(kinds.all().len(), BUILTIN.len() + 2);
+        assert_eq!(kinds.all().len(), BUILTIN.len() + MEASURED.len() + 2);
         assert_eq!(kinds.stored().iter().filter(|kind| kind.slot.is_some()).count(), 1);
         kinds.replace(&[definition("things", &two)]);
         assert_eq!(kinds.number(), 1, "nothing has changed");

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{Deletion, Kind};
+use crate::kinds::{Deletion, Kind, Nature};
 
 /// The API that is spoken: the version whose types and rules these are. Clients choose behaviour by it.
 pub(crate) const MINOR: &str = "37";
@@ -34,6 +34,8 @@ const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "p
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 /// What can be done with questions.
 const QUESTION_VERBS: [&str; 1] = ["create"];
+/// What can be done with what is measured.
+const MEASURED_VERBS: [&str; 2] = ["get", "list"];
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The version, and whose it is.
@@ -116,12 +118,13 @@ pub(crate) fn parts(kind: &Kind) -> Vec<Part> {
 
 fn verbs(kind: &Kind) -> &'static [&'static str] {
     let going = kind.slot.map(|slot| slot.get().is_some_and(|definition| definition.source.terminating));
-    match (kind.question, going) {
-        (true, _) => &QUESTION_VERBS,
-        (false, None) if kind.strategy.deletion == Deletion::Namespace => &NAMESPACE_VERBS,
-        (false, None) => &VERBS,
-        (false, Some(false)) => &CUSTOM_VERBS,
-        (false, Some(true)) => &LAST_VERBS,
+    match (kind.nature, going) {
+        (Nature::Question, _) => &QUESTION_VERBS,
+        (Nature::Measured, _) => &MEASURED_VERBS,
+        (Nature::Stored, None) if kind.strategy.deletion == Deletion::Namespace => &NAMESPACE_VERBS,
+        (Nature::Stored, None) => &VERBS,
+        (Nature::Stored, Some(false)) => &CUSTOM_VERBS,
+        (Nature::Stored, Some(true)) => &LAST_VERBS,
     }
 }
 

@@ -18,15 +18,17 @@ use super::discovery;
 use super::documents::{self, Documents};
 use super::form::Printing;
 use super::metrics::{self, Asked, Metrics};
+use super::permit::{authorize, limit};
 use super::pods::{self, NodeClient, Streams};
 use super::query::Query;
 use super::route::{Resource, Route, route};
 use super::serve::Limits;
+use super::usage;
 use super::write::Write;
-use crate::access::{Attempt, Identity, Issuer, Tokens, allows, allows_path, forbidden, forbidden_path, touches};
+use crate::access::{Identity, Issuer, Tokens, allows_path, forbidden_path};
 use crate::engine::{Engine, Part, Place};
 use crate::error::{ApiError, Reason};
-use crate::kinds::{Deletion, Kind};
+use crate::kinds::{Deletion, Kind, Nature};
 
 /// What all requests share.
 #[derive(Debug)]
@@ -214,20 +216,6 @@ fn kind_of(context: &Context, resource: &Resource) -> Result<&'static Kind, ApiE
     }
 }
 
-fn authorize(
-    identity: &Identity,
-    kind: &Kind,
-    resource: &Resource,
-    verb: &str,
-    part: &str,
-    name: &str,
-) -> Result<(), ApiError> {
-    let namespace = resource.namespace.as_deref().unwrap_or_default();
-    let (group, resource) = (kind.group, kind.plural);
-    let attempt = Attempt { verb, group, resource, subresource: part, namespace, name };
-    if allows(identity, &attempt) { Ok(()) } else { Err(forbidden(identity, &attempt)) }
-}
-
 async fn collection(
     context: &Arc<Context>,
     identity: &Identity,
@@ -248,13 +236,22 @@ async fn collection(
         match identity.node().filter(|_| !named.is_empty()) {
             Some(node) => {
                 let place = Place { kind, namespace: namespace.unwrap_or_default(), name: named };
-                limit(context, node, place, "", request.method())
+                limit(&context.engine, node, place, "", request.method())
             }
             None => Ok(()),
         }
     };
-    if kind.question && *request.method() != Method::POST {
-        return Err(ApiError::method_not_allowed());
+    match kind.nature {
+        Nature::Question if *request.method() != Method::POST => return Err(ApiError::method_not_allowed()),
+        Nature::Measured => {
+            let reads = matches!(*request.method(), Method::GET | Method::HEAD) && query.flag("watch") != Some(true);
+            if !reads {
+                return Err(ApiError::method_not_allowed());
+            }
+            may("list")?;
+            return value(&usage::list(&context.engine, context.nodes.as_ref(), kind, namespace, &query).await?);
+        }
+        Nature::Question | Nature::Stored => {}
     }
     match *request.method() {
         Method::GET if query.flag("watch") == Some(true) => {
@@ -268,7 +265,7 @@ async fn collection(
             Ok(respond(200, JSON, printing.list(&list, context.engine.time())?))
         }
         Method::POST if kind.namespaced && namespace.is_none() => Err(ApiError::method_not_allowed()),
-        Method::POST if kind.question => {
+        Method::POST if kind.nature == Nature::Question => {
             may("create")?;
             write(context, identity, kind, accept, &query, request, async |write| write.ask(kind, namespace)).await
         }
@@ -301,14 +298,24 @@ async fn object(
     request: Request<Incoming>,
 ) -> Answer {
     let kind = kind_of(context, resource)?;
-    if kind.question || kind.namespaced && resource.namespace.is_none() {
+    if kind.nature == Nature::Question || kind.namespaced && resource.namespace.is_none() {
         return Err(ApiError::no_resource());
     }
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let place = Place { kind, namespace: resource.namespace.as_deref().unwrap_or_default(), name };
     let may = |verb| authorize(identity, kind, resource, verb, part, name);
+    if kind.nature == Nature::Measured {
+        return match *request.method() {
+            _ if !part.is_empty() => Err(ApiError::no_resource()),
+            Method::GET | Method::HEAD => {
+                may("get")?;
+                value(&usage::one(&context.engine, context.nodes.as_ref(), place).await?)
+            }
+            _ => Err(ApiError::method_not_allowed()),
+        };
+    }
     if let Some(node) = identity.node() {
-        limit(context, node, place, part, request.method())?;
+        limit(&context.engine, node, place, part, request.method())?;
     }
     let pod = kind.strategy.deletion == Deletion::Graceful;
     let namespace = kind.strategy.deletion == Deletion::Namespace;
@@ -398,35 +405,6 @@ async fn object(
         }
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-/// What a node's role allows is still limited to what is its own.
-fn limit(context: &Context, node: &str, place: Place<'_>, part: &str, method: &Method) -> Result<(), ApiError> {
-    let (kind, verb) = (
-        place.kind,
-        match *method {
-            Method::GET | Method::HEAD => "get",
-            Method::DELETE => "delete",
-            Method::POST => "create",
-            Method::PATCH => "patch",
-            _ => "update",
-        },
-    );
-    let why = match kind.plural {
-        "secrets" | "configmaps" if kind.group.is_empty() && verb == "get" => {
-            match context.engine.node_needs(node, place.namespace, kind.plural, place.name)? {
-                true => None,
-                false => Some(format!("no relationship found between node {node:?} and this object")),
-            }
-        }
-        "pods" if kind.group.is_empty() && verb != "get" => {
-            // What is not there is told by whoever looks for it next.
-            let pod = context.engine.get(place, None).ok().and_then(|entry| entry.parse().ok());
-            pod.and_then(|pod| touches(node, verb, part, &pod))
-        }
-        _ => None,
-    };
-    why.map_or(Ok(()), |why| Err(ApiError::forbidden(kind.group, kind.plural, place.name, &why)))
 }
 
 /// Reads the body, does it, answers.

@@ -1,7 +1,7 @@
 //! The API over HTTP: a thin front over the engine.
 //!
 //! ```text
-//! serve: connections, TLS, limits ──► handle: who (access) ─► what (route, query, accept: pure) ─► Engine ─► form: bytes
+//! serve: connections, TLS, limits ──► handle: who (access) ─► may they (permit) ─► what (route, query, accept: pure) ─► Engine ─► form: bytes
 //! ```
 //!
 //! On hyper, without a framework: paths have six shapes and a kind is data, so a router would be a table of the same rows
@@ -14,12 +14,14 @@ mod documents;
 mod form;
 mod handle;
 mod metrics;
+mod permit;
 mod pods;
 mod query;
 mod review;
 mod route;
 mod serve;
 mod strict;
+mod usage;
 mod write;
 
 pub use pods::NodeClient;

@@ -7,11 +7,11 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
 
 use super::strategy::{Deletion, Strategy, no_rules, nothing, typed};
-use super::{Kind, certificate, configuration, namespace, plain, pod, service, update, view, volume};
+use super::{Kind, Nature, certificate, configuration, namespace, plain, pod, service, update, view, volume};
 use crate::custom;
 
 /// A kind of the core in namespaces, without anything special.
-const BASE: Kind = Kind {
+pub(super) const BASE: Kind = Kind {
     group: "",
     version: "v1",
     kind: "",
@@ -26,7 +26,7 @@ const BASE: Kind = Kind {
     returns_deleted: false,
     selectable: &[],
     view: None,
-    question: false,
+    nature: Nature::Stored,
     allocates: false,
     approved: false,
     strategy: STRATEGY,
@@ -34,7 +34,7 @@ const BASE: Kind = Kind {
 };
 
 /// A question about who may what.
-const QUESTION: Kind = Kind { namespaced: false, question: true, ..BASE };
+const QUESTION: Kind = Kind { namespaced: false, nature: Nature::Question, ..BASE };
 
 const STRATEGY: Strategy = Strategy {
     complete: typed::<ConfigMap>,

@@ -6,6 +6,7 @@
 mod builtin;
 pub(crate) mod certificate;
 mod configuration;
+mod measured;
 mod namespace;
 mod plain;
 mod pod;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub(crate) use builtin::CUSTOM;
 pub use builtin::{BUILTIN, initial_objects};
+pub(crate) use measured::{MEASURED, measured};
 pub(crate) use plain::metadata;
 pub(crate) use pod::{bind, is_done, set_condition};
 pub(crate) use service::{allocate, first_address};
@@ -34,6 +36,17 @@ use crate::custom::{Definition, Slot};
 use crate::error::Cause;
 use crate::schema::{Kind as Type, Types, builtin};
 use crate::store::Attributes;
+
+/// What becomes of the objects of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// They are written and kept.
+    Stored,
+    /// They are questions: created, answered, not kept.
+    Question,
+    /// They are found out when somebody reads them.
+    Measured,
+}
 
 /// One kind in one version.
 #[derive(Debug)]
@@ -66,8 +79,8 @@ pub struct Kind {
     pub selectable: &'static [(&'static str, &'static str, &'static str)],
     /// The kind that is stored in its place, if it is that one in other words.
     pub view: Option<&'static View>,
-    /// Whether it is a question, which is created, answered and not kept.
-    pub question: bool,
+    /// What becomes of its objects.
+    pub nature: Nature,
     /// Whether its objects are given addresses, each its own.
     pub allocates: bool,
     /// Whether somebody has to approve its objects, through `/approval`.

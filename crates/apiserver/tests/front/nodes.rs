@@ -29,6 +29,8 @@ const POD: &str = "/api/v1/namespaces/default/pods/p";
 struct FakeNode {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
+    /// What it says of what it uses; the last one again and again.
+    summaries: Arc<Mutex<Vec<Value>>>,
     task: JoinHandle<()>,
 }
 
@@ -40,7 +42,11 @@ impl Drop for FakeNode {
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
-async fn respond(mut request: Request<Incoming>, noted: Arc<Mutex<Vec<String>>>) -> Response<Body> {
+async fn respond(
+    mut request: Request<Incoming>,
+    noted: Arc<Mutex<Vec<String>>>,
+    summaries: Arc<Mutex<Vec<Value>>>,
+) -> Response<Body> {
     let headers = request.headers();
     let mut heard = format!("{} {}", request.method(), request.uri());
     assert!(!headers.contains_key("authorization"), "the client's credentials are not the node's business");
@@ -69,6 +75,11 @@ async fn respond(mut request: Request<Incoming>, noted: Arc<Mutex<Vec<String>>>)
         return response.body(Full::default().boxed_unsync()).unwrap();
     }
     noted.lock().unwrap().push(heard);
+    if path == "/stats/summary" {
+        let mut summaries = summaries.lock().unwrap();
+        let summary = if summaries.len() > 1 { summaries.remove(0) } else { summaries[0].clone() };
+        return Response::new(Full::from(summary.to_string()).boxed_unsync());
+    }
     if path.ends_with("/b") {
         return text(400, "container \"b\" in pod \"p\" is waiting to start: ContainerCreating");
     }
@@ -103,22 +114,23 @@ impl FakeNode {
         let listener = TcpListener::bind((loopback, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let noted = asked.clone();
+        let summaries: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (noted, told) = (asked.clone(), summaries.clone());
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, noted) = (acceptor.clone(), noted.clone());
+                let (acceptor, noted, told) = (acceptor.clone(), noted.clone(), told.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(move |request| {
-                        let noted = noted.clone();
-                        async move { Ok::<_, Infallible>(respond(request, noted).await) }
+                        let (noted, told) = (noted.clone(), told.clone());
+                        async move { Ok::<_, Infallible>(respond(request, noted, told).await) }
                     });
                     let served = hyper::server::conn::http1::Builder::new();
                     drop(served.serve_connection(TokioIo::new(stream), service).with_upgrades().await);
                 });
             }
         });
-        Self { address, asked, task }
+        Self { address, asked, summaries, task }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -297,4 +309,52 @@ async fn streams_pass_through_both_ways_whatever_they_speak() {
     assert_eq!(refused.status().as_u16(), 404);
     let status: Value = serde_json::from_slice(&refused.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(status["message"], "container not found (\"a\")");
+}
+
+const MEASURED: &str = "/apis/metrics.k8s.io/v1beta1";
+
+#[tokio::test]
+async fn what_nodes_and_pods_use_is_asked_of_their_nodes() {
+    let (server, node) = cluster(false).await;
+    pod(&server, "elsewhere", "gone").await;
+    pod(&server, "nowhere", "").await;
+    let read = async |path: &str| server.json(ADMIN, Method::GET, &format!("{MEASURED}{path}"), &Value::Null).await;
+    let uid = server.json(ADMIN, Method::GET, POD, &Value::Null).await.1["metadata"]["uid"].clone();
+    let summary = |rate: Option<u64>| {
+        let mut cpu = json!({"time": "2026-11-22T07:00:00Z", "usageCoreNanoSeconds": 7});
+        if let Some(rate) = rate {
+            cpu["usageNanoCores"] = rate.into();
+        }
+        let used = json!({"name": "a", "cpu": cpu, "memory": {"workingSetBytes": 2048}});
+        json!({"node": used, "pods": [{"podRef": {"uid": uid}, "containers": [used]}]})
+    };
+    // A node that was not asked before knows no rate; it is asked again instead of being called idle.
+    *node.summaries.lock().unwrap() = vec![summary(None), summary(Some(9_000))];
+    let (code, list) = read("/namespaces/default/pods").await;
+    assert_eq!((code, &list["kind"]), (200, &json!("PodMetricsList")));
+    assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+    let told = json!([{"name": "a", "usage": {"cpu": "9000n", "memory": "2Ki"}}]);
+    assert_eq!((&list["items"][0]["metadata"]["name"], &list["items"][0]["containers"]), (&json!("p"), &told));
+    assert_eq!(node.asked(), ["GET /stats/summary?only_cpu_and_memory=true"; 2]);
+
+    let (code, one) = read("/namespaces/default/pods/p").await;
+    assert_eq!((code, &one["kind"], &one["containers"]), (200, &json!("PodMetrics"), &told));
+    let (code, list) = read("/nodes").await;
+    assert_eq!((code, &list["items"][0]["usage"]["cpu"]), (200, &json!("9000n")));
+    assert_eq!(read("/nodes/n").await.1["usage"]["memory"], "2Ki");
+    assert_eq!(read("/pods?labelSelector=a%3Db").await.1["items"], json!([]));
+    for (path, code) in [
+        ("/namespaces/default/pods/elsewhere", 404),
+        ("/namespaces/default/pods/nobody", 404),
+        ("/nodes/gone", 404),
+        ("/pods?watch=true", 405),
+        ("/nodes/n/status", 404),
+    ] {
+        assert_eq!(read(path).await.0, code, "{path}");
+    }
+    assert_eq!(server.send(ADMIN, Method::DELETE, &format!("{MEASURED}/nodes/n"), b"").await.0, 405);
+    assert_eq!(server.send(NOBODY, Method::GET, &format!("{MEASURED}/nodes"), b"").await.0, 403);
+    let (_, found) = server.json(ADMIN, Method::GET, MEASURED, &Value::Null).await;
+    let resources: Vec<_> = found["resources"].as_array().unwrap().iter().map(|one| one["verbs"].clone()).collect();
+    assert_eq!(resources, [json!(["get", "list"]), json!(["get", "list"])]);
 }

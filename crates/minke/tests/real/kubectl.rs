@@ -146,6 +146,23 @@ async fn kubectl_reaches_into_pods_and_sees_their_events() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_top_tells_what_nodes_and_pods_use() {
+    with_cluster("kubectl_top_tells_what_nodes_and_pods_use", async |c| {
+        c.running("web", LOOP).await;
+        let top = c.kubectl(&["top", "pod", "web", "--no-headers"]).await.expect(0).out;
+        let used: Vec<&str> = top.split_whitespace().collect();
+        let is_told = matches!(used.as_slice(), ["web", cpu, memory] if cpu.ends_with('m') && memory.ends_with("Mi"));
+        assert!(is_told, "{top}");
+        let top = c.kubectl(&["top", "node", "--no-headers"]).await.expect(0).out;
+        assert!(top.contains("Mi") && top.contains('%'), "{top}");
+        let ran = c.kubectl(&["top", "pod", "nobody"]).await;
+        assert!(ran.code == 1 && ran.err.contains("not found"), "{ran:?}");
+        c
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_has_a_shell_on_a_terminal_that_changes_its_size() {
     with_cluster("kubectl_has_a_shell_on_a_terminal_that_changes_its_size", async |c| {
         c.running("web", LOOP).await;

@@ -16,7 +16,7 @@ mod proxy;
 use serde_json::Value;
 
 pub use dial::NodeClient;
-pub(super) use proxy::{Streams, answer};
+pub(super) use proxy::{Streams, answer, document};
 
 use crate::engine::{Engine, Place as ObjectPlace};
 use crate::error::ApiError;

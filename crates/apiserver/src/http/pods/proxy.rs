@@ -15,13 +15,15 @@ use tokio::task::JoinSet;
 use super::super::body::{Body, full};
 use super::super::query::Query;
 use super::dial::{DialError, Driven, NodeClient};
-use super::place::Place;
+use super::place::{Place, place};
 use super::{Part, node_of, options};
 use crate::engine::{Engine, Place as ObjectPlace};
 use crate::error::{ApiError, Reason};
 
 /// Most of a refusal that is passed on.
 const LONGEST_REFUSAL: usize = 2000;
+/// Of a few thousand containers' numbers, in bytes.
+const LARGEST_DOCUMENT: usize = 16 << 20;
 /// A subprotocol that is a bearer token of the client's: it is for this server alone.
 const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 const WEBSOCKET: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
@@ -152,6 +154,22 @@ fn refused(code: u16, text: &str, pod: &str) -> ApiError {
     error.details.name = pod.to_owned();
     error.details.kind = "pods".to_owned();
     error
+}
+
+/// A document of a node, whole.
+///
+/// # Errors
+/// 500 when it can't be reached, is too large or no JSON; what the node refuses.
+pub(in super::super) async fn document(nodes: &NodeClient, node: &Value, path: &str) -> Result<Value, ApiError> {
+    let place = place(node)?;
+    let request = asked(Method::GET, &place, path, HeaderMap::new())?;
+    let (response, _driven) = nodes.send(&place, request).await.map_err(|error| undialled(&error))?;
+    if response.status() != StatusCode::OK {
+        return Err(refusal(response, "").await);
+    }
+    let whole = Limited::new(response.into_body(), LARGEST_DOCUMENT).collect().await;
+    let whole = whole.map_err(|error| ApiError::internal(format!("the node's answer can't be read: {error}")))?;
+    serde_json::from_slice(&whole.to_bytes()).map_err(ApiError::internal)
 }
 
 async fn log(nodes: &NodeClient, place: &Place, path: &str, pod: &str) -> Result<Response<Body>, ApiError> {
