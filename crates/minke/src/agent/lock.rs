@@ -70,6 +70,14 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// Keeps it as long as this process lives: what is on its way out at the end of an agent, a session that somebody has
+    /// joined for one, uses the runtime until then.
+    pub(crate) fn until_exit(self) {
+        std::mem::forget(self);
+    }
+}
+
 /// Waits for the lock for so long, without blocking the runtime's thread.
 pub(crate) async fn wait_bounded(path: PathBuf, longest: Duration) -> Result<Lock, LockError> {
     let waited = path.clone();

@@ -146,7 +146,7 @@ pub(crate) async fn run(
         Mode::Replacement => lock::wait_bounded(place.agent_lock(), LONGEST_END).await.map(Some),
         Mode::OnDemand => free_or_answered(place).await,
     };
-    let Some(_lock) = lock.map_err(AgentError::Lock)? else {
+    let Some(lock) = lock.map_err(AgentError::Lock)? else {
         tracing::info!("another agent answers by now; this one is not needed");
         ready.tell(&Ready::Listening);
         return Ok(());
@@ -158,6 +158,7 @@ pub(crate) async fn run(
         Mode::OnDemand if place.is_down() => return Err(AgentError::Down),
         Mode::OnDemand => {}
     }
+    lock.until_exit();
     let (kubelet, backend) = core::start(place, settings).await.map_err(AgentError::Core)?;
     let notifier = match mode {
         Mode::Service | Mode::Replacement => Notifier::from_environment(),
