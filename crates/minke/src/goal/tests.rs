@@ -81,6 +81,7 @@ fn until_running_table() {
         ("registry away",                spec("Always", &one), Syncing, status("Pending", &[("a", waiting("RegistryUnavailable"))]), None),
         ("config",                       spec("Always", &one), Syncing, status("Pending", &[("a", waiting("CreateContainerConfigError"))]), Some(5)),
         ("create",                       spec("Always", &one), Syncing, status("Pending", &[("a", waiting("CreateContainerError"))]), Some(5)),
+        ("runtime away",                 spec("Always", &one), Syncing, status("Pending", &[("a", json!({"waiting": {"reason": "CreateContainerError", "message": "create container: the runtime does not answer: connection reset"}}))]), None),
         ("registry away, backing off",   spec("Always", &one), Syncing, status("Pending", &[("a", json!({"waiting": {"reason": "ImagePullBackOff", "message": "RegistryUnavailable: x"}}))]), None),
         ("one failed for good",          spec("Never", &two), Syncing, status("Running", &[("a", exited(3)), ("b", running())]), Some(1)),
         ("evicted",                      spec("Never", &one), Finished, json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}), Some(5)),

@@ -69,8 +69,8 @@ fn is_hopeless(finding: &Finding, until: Until, was_up: bool) -> bool {
             // It is on its way out; how it ends is told when it has.
             None => !matches!(finding.cause, Cause::OwnDeletion | Cause::Deleted | Cause::Replaced),
         },
-        // Nobody adds to the manifests of a run, and a runtime's refusal stays one.
-        Severity::Transient(Budget::Missing | Budget::Create) => true,
+        // Nobody adds to the manifests of a run, and a runtime's refusal stays one. One that is slow or away comes back.
+        Severity::Transient(Budget::Missing | Budget::Create) => finding.cause != Cause::RuntimeSlow,
         // A registry that can't be reached may be back in a moment; every other failed pull waits for somebody to act.
         // The back-off hides what it is for, unless its message says so.
         Severity::Transient(Budget::Pull) => {
