@@ -28,13 +28,16 @@ impl CriRuntime {
         let mut client = inner.connection.runtime();
         let started = inner.bounded(Some(deadline::CALL), client.start_container(request)).await;
         let Err(error) = started else { return Ok(()) };
-        if !is_anothers(&error) {
+        let Some(anothers) = anothers(&error) else {
             return Err(error.into_runtime(START, Subject::Container(&id.0)));
-        }
+        };
         let (begun, mut pause) = (Instant::now(), Duration::from_millis(10));
         loop {
             match self.container_status(id).await?.state {
-                ContainerState::Running { .. } | ContainerState::Exited { started_at: Some(_), .. } => return Ok(()),
+                ContainerState::Running { .. } | ContainerState::Exited { started_at: Some(_), .. } => match anothers {
+                    Anothers::UnderWay => return Ok(()),
+                    Anothers::Over => return Err(error.into_runtime(START, Subject::Container(&id.0))),
+                },
                 ContainerState::Exited { started_at: None, exit } => {
                     return Err(RuntimeError::failed(START, Words(exit.message)));
                 }
@@ -49,12 +52,24 @@ impl CriRuntime {
     }
 }
 
-/// Whether somebody else has asked for the start: it is under way, or over.
-fn is_anothers(error: &CallError) -> bool {
+/// How far a start is that somebody else has asked for.
+#[derive(Debug, Clone, Copy)]
+enum Anothers {
+    /// It goes on; what comes of it is what was wanted.
+    UnderWay,
+    /// The container runs, or has ended.
+    Over,
+}
+
+/// Whether somebody else has asked for the start.
+fn anothers(error: &CallError) -> Option<Anothers> {
     let words = error.status().map_or("", tonic::Status::message);
-    ["already in starting state", "is in CONTAINER_RUNNING state", "is in CONTAINER_EXITED state"]
-        .iter()
-        .any(|known| words.contains(known))
+    let known = [
+        ("already in starting state", Anothers::UnderWay),
+        ("is in CONTAINER_RUNNING state", Anothers::Over),
+        ("is in CONTAINER_EXITED state", Anothers::Over),
+    ];
+    known.into_iter().find(|(known, _)| words.contains(known)).map(|(_, anothers)| anothers)
 }
 
 /// Removes a container of ours whose start was cut off before its program ran. Whether it was one: then it is gone.
