@@ -1,11 +1,12 @@
 //! Real clusters: an API with its scheduler, `minke node` with real containers, and what people run on them.
 //!
-//! [`verdicts`]: Pods that go bad, and what `minke watch` says. Once on the embedded API, in this process, and once on kube-apiserver
-//! with etcd and, where it has been built, kube-scheduler.
+//! [`verdicts`]: Pods that go bad, and what `minke watch` says. [`runners`]: a pool of CI runners. Each once on the embedded API,
+//! in this process, and once on kube-apiserver with etcd and, where it has been built, kube-scheduler.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, in a binary that clippy does not know as one")]
 
 mod node;
+mod runners;
 mod server;
 mod verdicts;
 
@@ -32,7 +33,7 @@ struct Test {
     run: fn(Kind) -> Wrong,
 }
 
-const TESTS: [Test; 2] = [
+const TESTS: [Test; 4] = [
     Test {
         name: "every_failure_has_its_cause_on_the_embedded_api",
         on_kube: false,
@@ -42,6 +43,16 @@ const TESTS: [Test; 2] = [
         name: "every_failure_has_its_cause_on_kube_apiserver",
         on_kube: true,
         run: |kind| Box::pin(verdicts::all(kind)),
+    },
+    Test {
+        name: "a_pool_runs_every_job_once_on_the_embedded_api",
+        on_kube: false,
+        run: |kind| Box::pin(runners::pool(kind)),
+    },
+    Test {
+        name: "a_pool_runs_every_job_once_on_kube_apiserver",
+        on_kube: true,
+        run: |kind| Box::pin(runners::pool(kind)),
     },
 ];
 
