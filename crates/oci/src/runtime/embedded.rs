@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use minke_core::clock::Clock;
 use minke_core::runtime::{ContainerId, Operation, RuntimeError, SandboxId};
 use rustix::fs::FlockOperation;
+use tokio::time::{Instant, sleep};
 
 use super::events::Events;
 use super::state::{Container, Sandbox, lock};
@@ -19,6 +21,12 @@ use crate::image::ImageStore;
 use crate::layout::Layout;
 use crate::network::Network;
 use crate::shim::Binary;
+
+/// Whoever had the state directory before may hold its lock a moment after its end: a process that was killed just as it
+/// started another one, by that one until it has become its own program.
+const LONGEST_END: Duration = Duration::from_secs(2);
+/// Between two looks whether it is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The embedded runtime: the whole Runtime port with no daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -53,14 +61,18 @@ impl EmbeddedRuntime {
     /// # Errors
     /// What is missing and how to get it.
     pub async fn open(config: EmbeddedConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let blocking = tokio::task::spawn_blocking({
-            let clock = Arc::clone(&clock);
-            move || Inner::open(&config, clock)
-        });
-        let inner = match blocking.await {
-            Ok(inner) => Arc::new(inner?),
-            Err(e) => {
-                return Err(OpenError::Io { action: "open", path: "runtime".into(), source: io::Error::other(e) });
+        let begun = Instant::now();
+        let inner = loop {
+            let blocking = tokio::task::spawn_blocking({
+                let (config, clock) = (config.clone(), Arc::clone(&clock));
+                move || Inner::open(&config, clock)
+            });
+            match blocking.await {
+                Ok(Err(OpenError::InUse { .. })) if begun.elapsed() < LONGEST_END => sleep(LOOK_AGAIN).await,
+                Ok(inner) => break Arc::new(inner?),
+                Err(e) => {
+                    return Err(OpenError::Io { action: "open", path: "runtime".into(), source: io::Error::other(e) });
+                }
             }
         };
         recover::recover(&inner).await?;
