@@ -159,6 +159,7 @@ mod tests {
             digests: Vec::new(),
             size_bytes: 0,
             user: ImageUser::Root,
+            pinned: false,
         };
         assert!(refuse_other_names("a:1", &image(&["a:1"])).is_ok());
         let error = refuse_other_names("a:1", &image(&["a:1", "b:1"])).unwrap_err();

@@ -319,6 +319,7 @@ fn fake_image(name: &str, user: ImageUser) -> ImageStatus {
         digests: Vec::new(),
         size_bytes: 1_000_000,
         user,
+        pinned: false,
     }
 }
 

@@ -178,6 +178,10 @@ pub struct ImageStatus {
     pub size_bytes: u64,
     /// Its `USER`.
     pub user: ImageUser,
+    /// It stays however full the disk is, unless somebody removes it by hand: the runtime needs it, or it came from no registry and
+    /// can't be fetched again.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// How full the store's disk is.

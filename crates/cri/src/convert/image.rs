@@ -23,6 +23,7 @@ pub(crate) fn status(image: api::Image) -> ImageStatus {
         digests: image.repo_digests,
         size_bytes: image.size,
         user,
+        pinned: image.pinned,
     }
 }
 

@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     /// What to remove, in order, so that about `bytes` become free: those not used for the longest time first, of
-    /// those never used the oldest first. Never one that is in use, protected, or younger than the policy allows.
+    /// those never used the oldest first. Never one that is in use, pinned, protected, or younger than the policy allows.
     pub(super) fn plan(
         &self,
         images: &[ImageStatus],
@@ -142,7 +142,7 @@ impl Ledger {
             |record: Record| record.first_seen.is_some_and(|seen| now.saturating_duration_since(seen) < policy.min_age);
         let mut candidates: Vec<(Record, &ImageStatus)> = images
             .iter()
-            .filter(|image| !used.contains(&image.id) && !protected(image))
+            .filter(|image| !image.pinned && !used.contains(&image.id) && !protected(image))
             .filter_map(|image| Some((record(image)?, image)))
             .filter(|(record, _)| !young(*record))
             .collect();
@@ -166,7 +166,8 @@ mod tests {
 
     fn image(id: &str, size_bytes: u64) -> ImageStatus {
         let id = ImageId(id.to_owned());
-        ImageStatus { tags: vec![format!("{id}:1")], id, digests: Vec::new(), size_bytes, user: ImageUser::Root }
+        let tags = vec![format!("{id}:1")];
+        ImageStatus { tags, id, digests: Vec::new(), size_bytes, user: ImageUser::Root, pinned: false }
     }
 
     fn set(ids: &[&str]) -> BTreeSet<ImageId> {
@@ -236,6 +237,15 @@ mod tests {
         assert_eq!(names(&meant("localhost/b:1")), ["localhost/b"]);
         assert_eq!(names(&meant("busybox:1")), [""; 0]);
         assert_eq!(names(&meant("Not A Name")), [""; 0]);
+    }
+
+    #[test]
+    fn pinned_images_stay() {
+        let images = [ImageStatus { pinned: true, ..image("imported", 10) }, image("pulled", 10)];
+        let mut ledger = Ledger::default();
+        ledger.look(&images, &set(&[]), Instant::now());
+        let policy = ImageGcPolicy::default();
+        assert_eq!(names(&ledger.plan(&images, &set(&[]), &policy, u64::MAX, Instant::now())), ["pulled"]);
     }
 
     #[test]

@@ -51,7 +51,14 @@ fn sandbox(spec: &Value) -> Result<SandboxSpec, SpecError> {
 
 fn container_of(pod: &Pod, user: ImageUser, env: &[EnvVar], mounts: &[Mount]) -> Result<ContainerConfig, SpecError> {
     let key = PodKey::of(pod).unwrap();
-    let image = ImageStatus { id: ImageId("sha256:1".to_owned()), tags: vec![], digests: vec![], size_bytes: 1, user };
+    let image = ImageStatus {
+        id: ImageId("sha256:1".to_owned()),
+        tags: vec![],
+        digests: vec![],
+        size_bytes: 1,
+        user,
+        pinned: false,
+    };
     container_config(&ContainerInput {
         pod,
         key: &key,

@@ -289,6 +289,7 @@ mod tests {
             digests: texts(digests),
             size_bytes: 2048,
             user: ImageUser::Root,
+            pinned: false,
         }
     }
 

@@ -161,9 +161,10 @@ async fn quality_of_service_shows_in_cgroups_and_oom_scores() {
 #[tokio::test]
 async fn top_shows_what_pods_use() {
     with_instance("top_shows_what_pods_use", async |m| {
-        let busy = m.pod("busy", "Always", "dd if=/dev/zero of=/x bs=1M count=3; while :; do :; done");
+        let busy = m.pod("busy", "Always", "dd if=/dev/zero of=/x bs=1M count=3; echo written; while :; do :; done");
         let idle = m.pod("idle", "Always", "exec sleep 1000");
         m.minke(&["run", &busy, &idle]).await.expect(0);
+        wait_async("the file to be written", async || m.minke(&["logs", "busy"]).await.out.contains("written")).await;
         let top = m.minke(&["top", "-o", "json"]).await.expect(0).json();
         let of = |name: &str| top["pods"].as_array().unwrap().iter().find(|p| p["name"] == name).unwrap().clone();
         let number = |pod: &Value, field: &str| pod[field].as_u64().unwrap_or_else(|| panic!("{field} of {pod}"));

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use minke_testkit::{BUSYBOX, TempState, busybox_image};
@@ -135,10 +136,48 @@ impl Instance {
         output.unwrap_or_else(|_| panic!("{arguments:?} does not end\n{}", self.agent_log())).unwrap().into()
     }
 
-    /// Starts it and lets it run.
+    /// Starts it and lets it run. What it says is in files of the instance, so that nothing of it is lost with a test that fails.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Running {
-        let child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Running { child }
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("{SAID}{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let file = |end: &str| self.root().join(format!("{name}.{end}"));
+        let said = Said { out: file("out"), err: file("err") };
+        let into = |path: &Path| Stdio::from(std::fs::File::create_new(path).unwrap());
+        let child = self.command(arguments).stdout(into(&said.out)).stderr(into(&said.err)).spawn().unwrap();
+        Running { child, said }
+    }
+
+    /// What the instance looks like to somebody who asks why a test failed.
+    fn tell(&self) {
+        eprintln!("--- agent.log\n{}", self.agent_log());
+        let mut said: Vec<_> =
+            std::fs::read_dir(self.root()).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        said.retain(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(SAID)));
+        said.sort();
+        for path in said {
+            eprintln!("--- {}\n{}", path.display(), std::fs::read_to_string(&path).unwrap_or_default());
+        }
+        for (pid, command) in self.processes() {
+            let waits = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+            eprintln!("--- process {pid} {command}: in {waits}");
+        }
+        let mut list = self.std_command();
+        if let Ok(output) = list.args(["ps", "--all", "--output", "yaml"]).output() {
+            eprintln!("--- ps\n{}", String::from_utf8_lossy(&output.stdout));
+        }
+    }
+
+    /// The program on this instance, for where no async runtime is at hand.
+    fn std_command(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(PROGRAM);
+        command
+            .env("MINKE_STATE_DIR", self.place.state())
+            .env("MINKE_RUN_DIR", self.place.run())
+            .env("MINKE_LOG_DIR", self.place.logs())
+            .env("MINKE_CNI_CONF_DIR", self.root().join("cni"))
+            .env("MINKE_CNI_BIN_DIR", self.root().join("cni"))
+            .envs(self.endpoint.iter().map(|endpoint| ("MINKE_RUNTIME_ENDPOINT", endpoint)));
+        command
     }
 
     /// Writes a manifest into the instance.
@@ -270,21 +309,13 @@ impl Drop for Instance {
     /// runtime may be the one that drops it.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- agent.log\n{}", self.agent_log());
+            self.tell();
         }
         if self.endpoint.is_some() {
             // The runtime may be gone, and goes anyway with all that it has.
             return self.kill_processes();
         }
-        let mut remove = std::process::Command::new(env!("CARGO_BIN_EXE_minke"));
-        remove
-            .env("MINKE_STATE_DIR", self.place.state())
-            .env("MINKE_RUN_DIR", self.place.run())
-            .env("MINKE_LOG_DIR", self.place.logs())
-            .env("MINKE_CNI_CONF_DIR", self.root().join("cni"))
-            .env("MINKE_CNI_BIN_DIR", self.root().join("cni"))
-            .args(["rm", "--all", "--force"]);
-        match remove.output() {
+        match self.std_command().args(["rm", "--all", "--force"]).output() {
             Ok(output) if output.status.success() => {}
             other => eprintln!("can't clean up: {other:?}"),
         }
@@ -300,6 +331,16 @@ impl Drop for Instance {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
+    said: Said,
+}
+
+/// The files of what a command says begin so.
+const SAID: &str = "said-";
+
+#[derive(Debug)]
+struct Said {
+    out: PathBuf,
+    err: PathBuf,
 }
 
 impl Running {
@@ -309,9 +350,11 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) async fn end(self) -> Ran {
-        let output = tokio::time::timeout(PATIENCE, self.child.wait_with_output()).await;
-        output.expect("the command does not end").unwrap().into()
+    pub(crate) async fn end(mut self) -> Ran {
+        let status =
+            tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the command does not end").unwrap();
+        let [stdout, stderr] = [&self.said.out, &self.said.err].map(|path| std::fs::read(path).unwrap());
+        Output { status, stdout, stderr }.into()
     }
 }
 

@@ -103,6 +103,7 @@ async fn given_names_replace_those_of_the_archive() {
     let imported = test.store.import(source(), &["mine".to_owned(), "x.test/y:2".to_owned()]).await.unwrap();
     assert_eq!(imported[0].names, ["docker.io/library/mine:latest", "x.test/y:2"]);
     assert_eq!(test.store.status("example.test/app:1").unwrap(), None);
+    assert!(test.store.status("mine").unwrap().unwrap().pinned, "no registry need have it");
     let bad = test.store.import(source(), &["UPPER".to_owned()]).await;
     assert!(matches!(bad, Err(PullError::InvalidName { .. })));
     let digest = test.store.import(source(), &[format!("x@{}", Digest::sha256(b""))]).await;

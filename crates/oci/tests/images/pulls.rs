@@ -37,6 +37,7 @@ async fn an_image_is_pulled_and_known_by_all_its_names() {
         assert_eq!(id.0, image.id());
         let status = test.store.status(&name).unwrap().unwrap();
         assert_eq!(status.tags, [name.as_str()]);
+        assert!(!status.pinned, "it can be fetched again");
         let by_digest = format!("{}/team/app@{}", registry.host(), image.digest());
         assert_eq!(status.digests, [by_digest.as_str()]);
         assert_eq!(test.store.status(&by_digest).unwrap().unwrap().id, id);

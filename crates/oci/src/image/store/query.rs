@@ -152,8 +152,12 @@ impl Inner {
         let size_bytes = self.layers_of(&id, config)?.iter().map(|(_, meta)| meta.size_bytes).sum();
         let ours = names.iter().filter(|record| record.image == id);
         let (tags, digests): (Vec<_>, Vec<_>) = ours.partition(|record| record.is_tag());
+        // A pull leaves the digest beside the tag; what was imported under a tag no registry needs to have.
+        let fetched = |tag: &&NameRecord| digests.iter().any(|digest| digest.repository() == tag.repository());
+        let pinned = !tags.iter().all(fetched);
         let texts = |records: Vec<&NameRecord>| records.into_iter().map(|record| record.name.clone()).collect();
-        Ok(ImageStatus { id, tags: texts(tags), digests: texts(digests), size_bytes, user: config.image_user() })
+        let user = config.image_user();
+        Ok(ImageStatus { id, tags: texts(tags), digests: texts(digests), size_bytes, user, pinned })
     }
 
     /// Makes an image known whose layers are all in the store and held, then its names.
