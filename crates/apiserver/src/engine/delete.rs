@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -228,6 +229,9 @@ fn hold(object: &mut Value, propagation: Option<&str>, own: Option<&str>) {
     }
 }
 
+/// Of a collection. Writes that wait at one time share a commit, so that one after the other takes the disk's time for each.
+const DELETES_AT_ONCE: usize = 16;
+
 impl Engine {
     /// Deletes an object.
     ///
@@ -270,15 +274,23 @@ impl Engine {
         options: &DeleteOptions,
     ) -> Result<List, ApiError> {
         let found = self.list(kind, namespace, list)?;
-        for entry in &found.entries {
-            let object = entry.parse().map_err(ApiError::internal)?;
-            let (namespace, name) = (meta::text(&object, "namespace"), meta::text(&object, "name"));
-            match self.delete(Place { kind, namespace, name }, options).await {
-                Ok(_) => {}
-                Err(error) if error.code() == 404 => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let deletes = stream::iter(found.entries.clone()).map(|entry| self.delete_listed(kind, entry, options));
+        deletes.buffer_unordered(DELETES_AT_ONCE).try_collect::<()>().await?;
         Ok(found)
+    }
+
+    async fn delete_listed(
+        &self,
+        kind: &'static Kind,
+        entry: Arc<Entry>,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let object = entry.parse().map_err(ApiError::internal)?;
+        let (namespace, name) = (meta::text(&object, "namespace"), meta::text(&object, "name"));
+        match self.delete(Place { kind, namespace, name }, options).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
