@@ -1,5 +1,6 @@
 //! The API over a Kubernetes client. Performs, decides nothing.
 
+mod follow;
 mod node;
 mod objects;
 mod pods;
@@ -100,7 +101,7 @@ impl PodApi for KubeApi {
         let mut all = Vec::new();
         loop {
             let list = pods.list(&page).await.map_err(|error| fault("list pods", error))?;
-            all.extend(list.items.into_iter().map(Kept::pod));
+            all.extend(list.items.iter().map(Kept::pod));
             let version = list.metadata.resource_version.unwrap_or_default();
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page.continue_token = Some(token),
@@ -139,13 +140,13 @@ impl PodApi for KubeApi {
         // Not a plain get: for a Pod that is gone, or another node's, the Node authorizer answers one with 403, not with 404.
         let params = ListParams::default().fields(&format!("metadata.name={},spec.nodeName={}", key.name, self.node));
         let found = self.pods(&key.namespace).list(&params).await;
-        Ok(found.map_err(|error| fault("get pod", error))?.items.pop().map(Kept::pod))
+        Ok(found.map_err(|error| fault("get pod", error))?.items.first().map(Kept::pod))
     }
 
     async fn patch_status(&self, key: &PodKey, patch: &Value) -> Result<Arc<Pod>, ApiError> {
         let pods = self.pods(&key.namespace);
         let patched = pods.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
-        patched.map(Kept::pod).map_err(|error| fault("patch pod status", error))
+        patched.map(|pod| pod.pod()).map_err(|error| fault("patch pod status", error))
     }
 
     async fn delete(&self, key: &PodKey, grace: Duration) -> Result<(), ApiError> {

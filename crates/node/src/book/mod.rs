@@ -28,7 +28,7 @@ use crate::references::{Known, ObjectRef, References, Watches};
 
 use doubts::Doubts;
 pub use doubts::{Caution, Implausible};
-use prepare::Prepared;
+use prepare::{Given, Prepared};
 
 type Name = (Arc<str>, Arc<str>);
 
@@ -95,7 +95,7 @@ pub struct Book {
     /// Their names; what is not in [`Self::found`] any more does not count.
     found_names: HashMap<Name, Vec<PodKey>>,
     references: References,
-    prepared: HashMap<PodKey, Prepared>,
+    given: HashMap<PodKey, Given>,
     doubts: Doubts,
     revision: u64,
 }
@@ -116,7 +116,7 @@ impl Book {
             found: HashMap::new(),
             found_names: HashMap::new(),
             references: References::default(),
-            prepared: HashMap::new(),
+            given: HashMap::new(),
             doubts: Doubts::new(caution),
             revision: 0,
         }
@@ -332,15 +332,14 @@ impl Book {
             Call::Update { pod, unless } => (pod, unless, false),
         };
         let (told, prepared) =
-            prepare::prepare(key, &raw, self.prepared.get(key), &self.references, &self.node, self.environment);
+            prepare::prepare(key, &raw, self.given.get(key), &self.references, &self.node, self.environment);
         for told in told {
             let (reason, message) = (told.reason, told.message);
             effects.push(Effect::Tell { pod: raw.clone(), warning: true, reason, message });
         }
         let result = match prepared {
-            Ok(prepared) => {
-                let pod = prepared.sent.clone();
-                self.prepared.insert(key.clone(), prepared);
+            Ok(Prepared { sent: pod, given }) => {
+                self.given.insert(key.clone(), given);
                 if unless.is_none_or(|theirs| crate::pod::differs_resolved(&theirs, &pod)) {
                     let objects = Arc::new(self.references.objects(key));
                     let pod = DesiredPod { pod, objects };
@@ -359,7 +358,7 @@ impl Book {
 
     fn forget(&mut self, key: &PodKey) {
         self.pods.remove(key);
-        self.prepared.remove(key);
+        self.given.remove(key);
         self.doubts.settle(key);
         let name = name_of(key);
         if let Some(named) = self.names.get_mut(&name) {

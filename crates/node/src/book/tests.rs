@@ -124,7 +124,7 @@ fn s12_r7_nothing_is_left_of_pods_that_are_gone() {
         drop(book.gone(&key(&a), now()));
         drop(book.event(&key(&a), PodEvent::Forgotten, now()));
     }
-    let left = (book.pods.len(), book.names.len(), book.prepared.len(), book.references.followed(), book.doubts.next());
+    let left = (book.pods.len(), book.names.len(), book.given.len(), book.references.followed(), book.doubts.next());
     assert_eq!(left, (0, 0, 0, 0, None));
 }
 

@@ -1,44 +1,42 @@
-//! The services of one namespace, or one of them: listed, then watched, and again after an error.
+//! The services of one namespace, or one of them, followed.
 //!
 //! Kept small: of a service only its name, address and ports are told to containers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Error;
-use kube::api::{Api, ListParams, WatchParams};
-use kube::core::WatchEvent as KubeEvent;
-use minke_core::runtime::error_chain;
-use tokio::time::{sleep, timeout};
+use kube::api::Api;
 
-use super::objects::PATIENCE;
-use super::{SILENCE, WATCH_SECONDS};
+use super::follow::{Following, News};
 use crate::api::ObjectStream;
-use crate::queue::Backoff;
 use crate::references::Known;
-
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(60) };
-
-struct Following {
-    api: Api<Service>,
-    /// Of the one service; empty: all.
-    name: String,
-    services: BTreeMap<String, Service>,
-    events: Option<BoxStream<'static, Result<KubeEvent<Service>, Error>>>,
-    failures: u32,
-}
 
 /// The services, for ever. Empty `name`: all of the namespace.
 pub(super) fn follow(api: Api<Service>, name: String) -> ObjectStream {
-    let following = Following { api, name, services: BTreeMap::new(), events: None, failures: 0 };
-    Box::pin(stream::unfold(following, |mut following| async {
-        let known = following.next().await;
-        Some((known, following))
+    let begun = (Following::new(api, name), Services::default());
+    Box::pin(stream::unfold(begun, |(mut following, mut services)| async {
+        let known = services.after(following.next().await);
+        Some((known, (following, services)))
     }))
+}
+
+/// By name, each as it is told.
+#[derive(Debug, Default)]
+struct Services(BTreeMap<String, Service>);
+
+impl Services {
+    fn after(&mut self, news: News<Service>) -> Known {
+        match news {
+            News::Listed(all) => self.0 = all.into_iter().filter_map(told).collect(),
+            News::Applied(service) => self.0.extend(told(service)),
+            News::Deleted(service) => drop(self.0.remove(service.metadata.name.as_deref().unwrap_or_default())),
+            // Pods are started without them rather than never.
+            News::Unreadable(why) => return Known::Unreadable(why),
+        }
+        Known::Services(self.0.values().cloned().collect::<Vec<_>>().into())
+    }
 }
 
 /// What is told of it.
@@ -54,65 +52,30 @@ fn told(service: Service) -> Option<(String, Service)> {
     Some((name, Service { metadata, spec, status: None }))
 }
 
-impl Following {
-    async fn next(&mut self) -> Known {
-        loop {
-            let Some(events) = &mut self.events else {
-                if let Some(known) = self.begin().await {
-                    return known;
-                }
-                continue;
-            };
-            match timeout(SILENCE, events.next()).await {
-                Ok(Some(Ok(KubeEvent::Added(service) | KubeEvent::Modified(service)))) => {
-                    self.services.extend(told(service));
-                    return self.known();
-                }
-                Ok(Some(Ok(KubeEvent::Deleted(service)))) => {
-                    self.services.remove(service.metadata.name.as_deref().unwrap_or_default());
-                    return self.known();
-                }
-                Ok(Some(Ok(KubeEvent::Bookmark(_)))) => {}
-                // Whatever it was: the next list says what is so.
-                Ok(Some(Ok(KubeEvent::Error(_)) | Err(_)) | None) | Err(_) => self.events = None,
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-    fn known(&self) -> Known {
-        Known::Services(self.services.values().cloned().collect::<Vec<_>>().into())
-    }
+    use super::*;
 
-    /// Lists and begins to watch; `None`: it has to be tried again.
-    async fn begin(&mut self) -> Option<Known> {
-        if self.failures > 0 {
-            sleep(BACKOFF.after(self.failures)).await;
-        }
-        // Until a watch works, each attempt is one more.
-        self.failures = self.failures.saturating_add(1);
-        let fields = match self.name.as_str() {
-            "" => String::new(),
-            name => format!("metadata.name={name}"),
+    #[test]
+    fn services_come_change_and_go() {
+        let service = |name: &str, ip: &str| -> Service {
+            serde_json::from_value(json!({"metadata": {"name": name, "uid": "u"}, "spec": {"clusterIP": ip}})).unwrap()
         };
-        let mut list = match self.api.list(&ListParams::default().fields(&fields)).await {
-            Ok(list) => list,
-            // Pods are started without them rather than never.
-            Err(Error::Api(status)) if matches!(status.code, 401 | 403 | 404) && self.failures > PATIENCE => {
-                return Some(Known::Unreadable(status.message.clone()));
-            }
-            Err(error) => {
-                tracing::debug!(error = error_chain(&error), "services can't be listed");
-                return None;
-            }
+        let mut services = Services::default();
+        let mut after = |news| match services.after(news) {
+            Known::Services(all) => all
+                .iter()
+                .map(|s| s.spec.as_ref().and_then(|s| s.cluster_ip.clone()).unwrap_or_default())
+                .collect::<Vec<_>>()
+                .join(" "),
+            other => format!("{other:?}"),
         };
-        let version = list.metadata.resource_version.take().unwrap_or_default();
-        let params = WatchParams::default().fields(&fields).timeout(WATCH_SECONDS);
-        if let Ok(events) = self.api.watch(&params, &version).await {
-            self.events = Some(events.boxed());
-            // One that ends at once is not begun again at once.
-            self.failures = 1;
-        }
-        self.services = list.items.into_iter().filter_map(told).collect();
-        Some(self.known())
+        assert_eq!(after(News::Listed(vec![service("b", "2"), service("a", "1")])), "1 2");
+        assert_eq!(after(News::Applied(service("b", "3"))), "1 3");
+        assert_eq!(after(News::Unreadable("no".to_owned())), "Unreadable");
+        assert_eq!(after(News::Deleted(service("a", "1"))), "3");
+        assert_eq!(after(News::Listed(Vec::new())), "");
     }
 }

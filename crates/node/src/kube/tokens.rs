@@ -17,7 +17,7 @@ use minke_core::clock::Clock;
 use minke_core::runtime::error_chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::objects::PATIENCE;
+use super::follow::PATIENCE;
 use crate::api::ObjectStream;
 use crate::queue::Backoff;
 use crate::references::{Known, TokenRef};

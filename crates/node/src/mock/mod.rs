@@ -1,7 +1,7 @@
 //! A provider that runs nothing: Pods are created, say that they run, and end when they are told to. For tests of clusters and of
 //! the controller itself; a hundred thousand Pods fit.
 //!
-//! A Pod is one small entry that shares the Pod object with the controller; its status is made when somebody asks. What happens in
+//! A Pod is one small entry, its object as text; its status is made when somebody asks. What happens in
 //! time is done by one task, in the order of time.
 
 mod world;
@@ -156,12 +156,12 @@ impl Provider for MockProvider {
             });
         }
         let (starts, host, now) = (Instant::now() + self.options.starts_after, self.host_ip(), self.clock.now());
-        self.call("create", |world| world.create(key, pod.pod.clone(), starts, host, now))
+        self.call("create", |world| world.create(key, &pod.pod, starts, host, now))
     }
 
     async fn update(&self, pod: &DesiredPod) -> Result<(), ProviderError> {
         let key = key_of("update", pod)?;
-        let found = self.call("update", |world| world.update(&key, pod.pod.clone()))?;
+        let found = self.call("update", |world| world.update(&key, &pod.pod))?;
         if found { Ok(()) } else { Err(ProviderError::no_pod("update", key.to_string())) }
     }
 

