@@ -118,3 +118,66 @@ impl Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use hyper::{Request, Response};
+    use jiff::SignedDuration;
+    use kube::client::Body;
+    use minke_core::fake::FakeClock;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
+    use tower::service_fn;
+
+    use super::*;
+
+    /// A client whose API refuses everything, and how often it was asked.
+    fn refused() -> (Client, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = asked.clone();
+        let answer = service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Response::builder().status(403).body(Body::empty()))
+        });
+        (Client::new(answer, "default"), asked)
+    }
+
+    /// Good in the year 2026.
+    fn identity() -> Identity {
+        let (mut params, key) = (CertificateParams::default(), KeyPair::generate().unwrap());
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, user("n"));
+        (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2027, 1, 1));
+        Identity { chain: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
+    }
+
+    /// A node that was away for longer than its certificate was good, or whose clock is wrong, begins anew with the bootstrap token; a good
+    /// certificate is used whatever the token is.
+    #[tokio::test]
+    async fn a_certificate_that_has_expired_is_not_used_and_the_bootstrap_token_is_again() {
+        let directory = std::env::temp_dir().join(format!("minke-keep-{}", std::process::id()));
+        let store = Store::new(Path::new(&directory), "client.pem");
+        store.save(&identity()).unwrap();
+        // The clock of tests stands in September 2026.
+        for (days, good) in [(-365, false), (0, true), (102, false), (2000, false)] {
+            let ((client, as_node), (bootstrap, by_token)) = (refused(), refused());
+            let clock = FakeClock::new();
+            clock.jump(SignedDuration::from_hours(24 * days));
+            let keeper = Keeper {
+                node: "n".to_owned(),
+                purpose: Purpose::Client,
+                store: store.clone(),
+                client,
+                bootstrap: Some(bootstrap),
+                clock: Arc::new(clock),
+            };
+            assert_eq!(keeper.kept().unwrap().is_some(), good, "{days} days later");
+            keeper.fetch(Some(&identity())).await.unwrap_err();
+            let asked = (as_node.load(Ordering::Relaxed) > 0, by_token.load(Ordering::Relaxed) > 0);
+            assert_eq!(asked, (good, !good), "{days} days later");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -277,7 +277,6 @@ async fn s16_conditions_of_others_stay_and_ours_are_repaired() {
         );
     });
     bed.pass(10);
-    // S21: what the server said last does not become what is wanted.
     assert_eq!(bed.objects.ready(), "True KubeletReady");
     assert!(bed.objects.condition("Theirs").is_some());
     let node = bed.objects.node.as_ref().unwrap();
@@ -285,6 +284,34 @@ async fn s16_conditions_of_others_stay_and_ours_are_repaired() {
     assert_eq!((labels["theirs"].as_str(), labels["rack"].as_str()), ("x", "7"));
     let capacity = node.status.as_ref().unwrap().capacity.as_ref().unwrap();
     assert!(capacity.contains_key("example.com/theirs"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s21_what_the_server_said_last_does_not_become_what_is_wanted() {
+    let mut bed = Bed::new(config());
+    bed.described(description());
+    bed.pass(10);
+    let mut more = description();
+    more.capacity.insert("example.com/gpu".to_owned(), Amount::from_units(2));
+    let described = bed.machine.step(NodeEvent::Described(Described::Now(Box::new(more))), bed.now());
+    let read = described.or_else(|| {
+        bed.elapsed += 10 * SECOND;
+        bed.machine.step(NodeEvent::Due, bed.now())
+    });
+    assert_eq!(read, Some(NodeCall::Get));
+    let seen = bed.objects.node.clone().map(Box::new);
+    let patch = bed.machine.step(NodeEvent::Fetched(seen), bed.now()).unwrap();
+    drop(bed.objects.answer(patch));
+    // The answer to the patch has what somebody else wrote meanwhile.
+    bed.objects.edit(|node| {
+        let conditions = node.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        let ready = conditions.iter_mut().find(|c| c.type_ == "Ready").unwrap();
+        (ready.status, ready.reason) = ("Unknown".to_owned(), Some("NodeStatusUnknown".to_owned()));
+    });
+    bed.event(NodeEvent::Wrote(Box::new(bed.objects.node.clone().unwrap())));
+    assert_eq!(bed.objects.ready(), "Unknown NodeStatusUnknown");
+    bed.pass(10);
+    assert_eq!(bed.objects.ready(), "True KubeletReady");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@
 //! [`PodMachine::step`] is synchronous. Who holds the machine performs its [`Action`]s and says how they went.
 
 mod desired;
+mod grace;
 mod patch;
 mod status;
 mod step;
@@ -247,6 +248,8 @@ pub struct PodMachine {
     trouble: Option<Trouble>,
     calling: bool,
     evicted: Option<Duration>,
+    /// By when it has to have ended, once it is deleted.
+    ends_by: Option<Instant>,
     removed: bool,
     objects: u64,
     sent: Option<Sent>,
@@ -274,6 +277,7 @@ impl PodMachine {
         let machine = Self {
             key,
             wish: wish_of(&object),
+            ends_by: grace::ends_by(&object, now),
             object,
             holding,
             changed: now.instant,

@@ -10,7 +10,7 @@ use super::desired::differs;
 use super::status::{is_terminal, runs_nothing};
 use super::{
     Action, Applied, Call, CallResult, Holding, Lane, PodEvent, PodMachine, Sent, Trouble, Wish, Write, WriteResult,
-    status_patch, wish_of,
+    grace, status_patch, wish_of,
 };
 use crate::Now;
 use crate::queue::{Outcome, Urgency};
@@ -19,8 +19,6 @@ use crate::queue::{Outcome, Urgency};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a removed object may stay (finalizers, lost watch) before it is removed again.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(60);
-/// A Pod's grace where it names none.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// How long what fails for a permanent reason is left alone, unless something changes.
 const PERMANENT: Duration = Duration::from_secs(300);
 
@@ -69,6 +67,9 @@ impl PodMachine {
         {
             // The same to the provider: the older one need not be kept.
             raw.clone_from(&self.object);
+        }
+        if left(&before) != left(&self.object) {
+            self.ends_by = grace::heard(self.ends_by, &self.object, now);
         }
         if changed || left(&before) != left(&self.object) {
             if matches!(self.trouble, Some(Trouble::Config { .. })) {
@@ -178,16 +179,8 @@ impl PodMachine {
         }
     }
 
-    /// What is left of its grace: from the deletion on, not from now.
     fn grace_left(&self, now: Now) -> Duration {
-        let metadata = &self.object.metadata;
-        if let Some(deadline) = &metadata.deletion_timestamp {
-            let left = deadline.0.duration_since(now.wall);
-            let all = metadata.deletion_grace_period_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0);
-            return Duration::try_from(left).unwrap_or_default().min(Duration::from_secs(all));
-        }
-        let own = self.object.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-        own.and_then(|s| u64::try_from(s).ok()).map_or(DEFAULT_GRACE, Duration::from_secs)
+        grace::left(self.ends_by, &self.object, now)
     }
 
     fn called(&mut self, result: CallResult, now: Now) -> Vec<Action> {

@@ -212,7 +212,7 @@ fn s11_s13_a_pod_without_any_status_is_no_panic() {
 }
 
 #[test]
-fn s14_r5_r6_patches_carry_the_uid_and_the_status_and_nothing_else() {
+fn s14_r4_r5_r6_patches_carry_the_uid_and_the_status_and_nothing_else() {
     let mut world = World::created(pod());
     drop(world.step(PodEvent::Status(Box::new(running()))));
     let mut patches = vec![world.write()];

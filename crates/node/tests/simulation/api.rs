@@ -51,6 +51,13 @@ pub(crate) struct FakeApi {
     clock: FakeClock,
 }
 
+/// The Pods at one time.
+#[derive(Debug)]
+pub(crate) struct Backup {
+    pods: BTreeMap<(String, String), Pod>,
+    version: u64,
+}
+
 enum Fault {
     None,
     After,
@@ -149,6 +156,20 @@ impl FakeApi {
             state.log.clear();
             state.oldest = state.version;
         }
+    }
+
+    /// What a backup has of the Pods.
+    pub(crate) fn backup(&self) -> Backup {
+        let state = self.state();
+        Backup { pods: state.pods.clone(), version: state.version }
+    }
+
+    /// It is as it was at the backup; versions that were given out since mean nothing any more.
+    pub(crate) fn restore(&self, backup: Backup) {
+        self.lose_watches(true);
+        let mut state = self.state();
+        (state.pods, state.version) = (backup.pods, backup.version);
+        state.oldest = backup.version;
     }
 
     async fn fault(&self, operation: &'static str) -> Result<Fault, ApiError> {
@@ -269,7 +290,7 @@ impl PodApi for FakeApi {
     async fn watch(&self, version: &str) -> Result<WatchStream, ApiError> {
         self.fault("watch").await?;
         let (mut state, from) = (self.state(), version.parse::<u64>().unwrap());
-        if from < state.oldest {
+        if from < state.oldest || from > state.version {
             return Err(ApiError::Expired("watch"));
         }
         let (sender, receiver) = unbounded_channel();

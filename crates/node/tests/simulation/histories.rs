@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use minke_core::fake::{FakePodLife, ProviderFault, ProviderFaultAction, ProviderFaultError, ProviderOp, SplitMix};
 use minke_core::provider::Notices;
 use serde_json::json;
@@ -25,7 +26,7 @@ fn fault(random: &mut SplitMix) -> ProviderFault {
 /// One thing that somebody does.
 async fn act(world: &mut World, random: &mut SplitMix) {
     let name = format!("p{}", random.below(6));
-    match random.below(16) {
+    match random.below(17) {
         0..=4 => world.api.create(&name, &json!({})),
         5 | 6 => world.api.delete_pod(&name, Duration::from_secs(random.below(20))),
         7 => world.api.edit(&name, |pod| {
@@ -56,6 +57,10 @@ async fn act(world: &mut World, random: &mut SplitMix) {
             if let Some(key) = keys.first() {
                 world.provider.end(key, 1);
             }
+        }
+        15 => {
+            let minutes = i64::try_from(random.below(240)).unwrap() - 120;
+            world.set_clock(SignedDuration::from_mins(minutes));
         }
         _ => {
             world.kill().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use minke_core::fake::{
     FakeClock, FakePodLife, FakeProvider, ProviderFault, ProviderFaultAction, ProviderFaultError, ProviderOp,
@@ -191,6 +192,59 @@ async fn r3_r8_what_happens_while_the_watch_is_away_is_noticed() {
     world.until("a is gone", |w| w.provider.held() == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.unrest().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_is_away_for_ten_minutes_and_back_with_an_older_history_moves_no_pod_that_it_knows() {
+    for notices in BOTH {
+        let world = running(notices).await;
+        for name in ["kept", "ended", "removed"] {
+            world.api.create(name, &json!({}));
+            world.until("running", |w| w.phase(name).as_deref() == Some("Running")).await;
+        }
+        let (kept, backup) = (key(&world, "kept"), world.api.backup());
+        world.api.delete_pod("removed", Duration::from_secs(10));
+        world.until("gone", |w| w.api.pods().len() == 2).await;
+        world.api.create("new", &json!({}));
+        world.until("running", |w| w.phase("new").as_deref() == Some("Running")).await;
+
+        world.api.set_rates(Rates { fails: 1000, ..Rates::default() });
+        world.api.lose_watches(true);
+        // What ends while nobody can be told is told later.
+        world.provider.end(&key(&world, "ended"), 3);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(world.provider.held(), 3, "an API that is away ends nothing");
+        world.api.restore(backup);
+        world.api.set_rates(Rates::default());
+
+        world.until("told", |w| w.phase("ended").as_deref() == Some("Failed")).await;
+        // It was deleted, and its API has forgotten that: it is not started a second time.
+        world.until("told", |w| w.phase("removed").as_deref() == Some("Failed")).await;
+        // Nobody knows it any more.
+        world.until("ended", |w| w.provider.keys().iter().all(|key| &*key.name != "new")).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(world.provider.calls(ProviderOp::Create), 4, "{notices:?}: nothing was started twice");
+        assert!(world.provider.keys().contains(&kept) && world.phase("kept").as_deref() == Some("Running"));
+        let writes = world.api.writes();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(world.api.writes(), writes, "{notices:?}: it has come to rest");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_clock_is_two_hours_wrong_gives_pods_their_grace_and_no_more() {
+    for hours in [-2, 2] {
+        let world = running(Notices::Pushed).await;
+        world.set_clock(SignedDuration::from_hours(hours));
+        world.provider.set_life(FakePodLife { stops_after: Duration::from_secs(20), ..FakePodLife::default() });
+        world.api.create("a", &json!({}));
+        world.until("running", |w| w.phase("a").as_deref() == Some("Running")).await;
+        world.api.delete_pod("a", Duration::from_secs(30));
+        let before = tokio::time::Instant::now();
+        world.until("gone", |w| w.api.pods().is_empty() && w.provider.held() == 0).await;
+        let took = before.elapsed().as_secs();
+        assert!((20..25).contains(&took), "it stops by itself after 20 s, and took {took} s with {hours} h");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use minke_core::clock::Clock;
 use minke_core::fake::{FakeClock, FakeProvider};
 use minke_core::identity::PodKey;
@@ -26,7 +27,8 @@ impl World {
         let clock = FakeClock::new();
         let provider = FakeProvider::new(notices, clock.clone());
         let driver = tokio::spawn(provider.clone().drive());
-        let api = FakeApi::new(seed, clock.clone());
+        // The API's clock is another machine's.
+        let api = FakeApi::new(seed, FakeClock::new());
         Self { api, provider, clock, driver, running: None }
     }
 
@@ -45,6 +47,11 @@ impl World {
         let task = tokio::spawn(async move { drop(controller.run().await) });
         self.running = Some((handle.clone(), task));
         handle
+    }
+
+    /// The machine's wall clock is set, ahead or back.
+    pub(crate) fn set_clock(&self, by: SignedDuration) {
+        self.clock.jump(by);
     }
 
     /// The controller dies where it stands.

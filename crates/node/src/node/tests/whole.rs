@@ -196,13 +196,17 @@ async fn a_second_agent_of_the_same_name_ends_and_touches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_api_is_called_once_at_a_time_and_the_end_is_told_in_it() {
+async fn s17_a_slow_api_keeps_nobody_waiting_who_tells_of_the_node() {
     let (api, source) = (FakeApi::default(), Arc::new(Source::default()));
     api.slow.store(4000, Ordering::Relaxed);
     let (controller, handle) = controller(&api, &source, "a");
     let task = tokio::spawn(controller.run());
     assert!(handle.ready().await);
-    handle.going_down(true);
+    let before = Instant::now();
+    for n in 0..1000 {
+        handle.going_down(n % 2 == 1);
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO, "the last word counts, and nobody waits for the others");
     assert!(handle.told_that_it_goes_down().await);
     assert_eq!(ready(&api), "False NodeShutdown");
     handle.shutdown().await;
@@ -225,4 +229,24 @@ async fn s19_a_status_that_is_told_at_once_delays_no_later_one() {
     }
     handle.shutdown().await;
     task.await.unwrap().unwrap();
+}
+
+/// Wherever it is, in a call or between two: it ends without an error, a second word changes nothing, and nothing is called later.
+#[tokio::test(start_paused = true)]
+async fn s26_a_node_that_is_told_to_end_ends_wherever_it_is() {
+    for wait in (0..24).map(|n| n * 250) {
+        let (api, source) = (FakeApi::default(), Arc::new(Source::default()));
+        api.slow.store(1000, Ordering::Relaxed);
+        source.hangs.store(wait % 500 == 0, Ordering::Relaxed);
+        let (controller, handle) = controller(&api, &source, "a");
+        let task = tokio::spawn(controller.run());
+        sleep(Duration::from_millis(wait)).await;
+        assert!(handle.shutdown().await.is_none(), "after {wait} ms");
+        task.await.unwrap().unwrap();
+        handle.going_down(true);
+        assert!(!handle.told_that_it_goes_down().await && handle.shutdown().await.is_none());
+        let version = renewed(&api);
+        sleep(600 * SECOND).await;
+        assert_eq!(renewed(&api), version);
+    }
 }
