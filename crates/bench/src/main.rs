@@ -262,7 +262,7 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
         add(watch::measure(&cli.watched, cli.runs)?);
     }
     if wanted(Section::Node) {
-        add(node::measure(&minke, &cli.node_pods, cli.runs)?);
+        add(node::measure(&minke, &cli.kube_cache, &cli.node_pods, cli.runs)?);
     }
     println!("{report}");
     Ok(())

@@ -1,7 +1,8 @@
 //! A node of the embedded API: how soon Pods that are bound to it run, what that costs the API and the node's memory, and how long
 //! a single Pod takes in real containers.
 //!
-//! Nothing stands beside it here: what a cluster's own agents need is in the design as an aim.
+//! Beside it stands virtual-kubelet with its own mock, as it comes, where `e2e/virtual-kubelet/build` has built it: on the same API,
+//! with as many Pods as its limits let through in a few minutes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +26,12 @@ use crate::sample::{Sample, Unit};
 const NODE: &str = "bench-1";
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Virtual-kubelet takes ten Pods a second, and each of its Pods stays for its grace.
+const PEERS_PATIENCE: Duration = Duration::from_secs(400);
+/// More Pods than this are not waited for.
+const PEERS_MOST: usize = 1000;
+/// Nodes of the one process that has several.
+const NODES: usize = 100;
 
 /// A server or an agent, killed when dropped.
 struct Running(Child);
@@ -75,12 +82,16 @@ impl Cluster {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Binds so many Pods to the node, which may not be there yet.
-    async fn bind(&self, count: usize) -> Result<(), Failure> {
+    /// Binds so many Pods to the nodes in turn, which may not be there yet.
+    async fn bind(&self, count: usize, nodes: &[String]) -> Result<(), Failure> {
         let pods = self.pods();
         let all = stream::iter(0..count).map(|n| {
             let pods = pods.clone();
-            async move { pods.create(&PostParams::default(), &pod(&format!("p-{n}"))?).await.map(drop).map_err(asked) }
+            let node = &nodes[n % nodes.len()];
+            async move {
+                let pod = pod(&format!("p-{n}"), node)?;
+                pods.create(&PostParams::default(), &pod).await.map(drop).map_err(asked)
+            }
         });
         let mut all = std::pin::pin!(all.buffer_unordered(32));
         while let Some(created) = all.next().await {
@@ -97,8 +108,8 @@ impl Cluster {
     }
 
     /// Follows all Pods from the beginning until so many are Running, or gone.
-    async fn until(&self, wanted: usize, gone: bool) -> Result<(), Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    async fn until(&self, wanted: usize, gone: bool, patience: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + patience;
         let (pods, mut seen) = (self.pods(), std::collections::HashSet::new());
         let list = pods.list(&ListParams::default()).await.map_err(asked)?;
         let running = |pod: &Pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
@@ -110,7 +121,7 @@ impl Cluster {
         let mut events = std::pin::pin!(events);
         while if gone { left > 0 } else { seen.len() < wanted } {
             let event = tokio::time::timeout_at(deadline, events.next()).await;
-            let late = |_| Failure::Unexpected(format!("{} of {wanted} pods after {PATIENCE:?}", seen.len()));
+            let late = |_| Failure::Unexpected(format!("{} of {wanted} pods after {patience:?}", seen.len()));
             match event.map_err(late)? {
                 Some(Ok(WatchEvent::Added(pod) | WatchEvent::Modified(pod))) => {
                     if running(&pod) {
@@ -158,11 +169,11 @@ fn asked(error: kube::Error) -> Failure {
     Failure::Runtime { what: "asking the API", source: Box::new(error) }
 }
 
-fn pod(name: &str) -> Result<Pod, Failure> {
+fn pod(name: &str, node: &str) -> Result<Pod, Failure> {
     let pod = json!({
         "metadata": {"name": name},
         "spec": {
-            "nodeName": NODE, "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 30,
+            "nodeName": node, "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 30,
             // Ends at once when it is told to, as a well-behaved program does.
             "containers": [{
                 "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
@@ -177,51 +188,153 @@ fn row(what: String, sample: Option<Sample>, aim: &'static str) -> Option<Row> {
     sample.map(|ours| Row { what, ours, peer: Peer::Nobody, aim })
 }
 
-/// Measures nodes with so many Pods of a mock, and one Pod in real containers again and again.
-pub(crate) fn measure(minke: &Path, counts: &[usize], runs: usize) -> Result<Vec<Row>, Failure> {
+/// Measures nodes with so many Pods of a mock, many nodes in one process, and one Pod in real containers again and again.
+pub(crate) fn measure(minke: &Path, cache: &Path, counts: &[usize], runs: usize) -> Result<Vec<Row>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(Failure::runtime("starting the async runtime"))?;
+    let virtual_kubelet = virtual_kubelet(cache);
+    if virtual_kubelet.is_none() {
+        eprintln!("SKIPPED virtual-kubelet: not built; `e2e/virtual-kubelet/build` builds it");
+    }
     let mut rows = Vec::new();
     for count in counts {
-        rows.extend(runtime.block_on(mocked(minke, *count))?);
+        let ours = runtime.block_on(mocked(minke, &Agent::Minke, *count))?;
+        let theirs = match virtual_kubelet.clone().filter(|_| *count <= PEERS_MOST) {
+            Some(program) => Some(runtime.block_on(mocked(minke, &Agent::VirtualKubelet(program), *count))?),
+            None => None,
+        };
+        rows.extend(ours.rows(&format!("node, {count} pods of a mock"), theirs));
+    }
+    if let Some(most) = counts.iter().max() {
+        let many = runtime.block_on(mocked(minke, &Agent::ManyMinkes, *most))?;
+        rows.extend(many.rows(&format!("{NODES} nodes in one process, {most} pods of mocks"), None));
     }
     rows.extend(runtime.block_on(real(minke, runs))?);
     Ok(rows)
 }
 
-async fn mocked(minke: &Path, count: usize) -> Result<Vec<Row>, Failure> {
+/// What `e2e/virtual-kubelet/build` has made.
+fn virtual_kubelet(cache: &Path) -> Option<PathBuf> {
+    let cache = std::env::var_os("MINKE_KUBE_CACHE").map_or_else(|| cache.to_owned(), PathBuf::from);
+    let built = std::fs::read_dir(cache).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    let mut built: Vec<PathBuf> = built
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("virtual-kubelet-")))
+        .map(|path| path.join("virtual-kubelet"))
+        .filter(|path| path.is_file())
+        .collect();
+    built.sort();
+    built.pop()
+}
+
+/// Whose node it is.
+enum Agent {
+    Minke,
+    /// [`NODES`] in one process.
+    ManyMinkes,
+    VirtualKubelet(PathBuf),
+}
+
+impl Agent {
+    fn nodes(&self) -> Vec<String> {
+        match self {
+            Self::Minke | Self::VirtualKubelet(_) => vec![NODE.to_owned()],
+            Self::ManyMinkes => (0..NODES).map(|n| format!("{NODE}-{n}")).collect(),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Minke | Self::ManyMinkes => PATIENCE,
+            Self::VirtualKubelet(_) => PEERS_PATIENCE,
+        }
+    }
+
+    fn command(&self, minke: &Path, kubeconfig: &Path, state: &Path) -> Result<Command, Failure> {
+        let mut command = match self {
+            Self::Minke | Self::ManyMinkes => Command::new(minke),
+            Self::VirtualKubelet(program) => Command::new(program),
+        };
+        match self {
+            Self::Minke | Self::ManyMinkes => {
+                command.args(["node", "--provider=mock", "--node-name", NODE, "--max-pods=100000"]);
+                command.arg("--state-dir").arg(state);
+                if let Self::ManyMinkes = self {
+                    command.arg(format!("--mock-nodes={NODES}"));
+                }
+            }
+            Self::VirtualKubelet(_) => {
+                let config = state.join("mock.json");
+                let written = json!({NODE: {"cpu": "1000", "memory": "4Ti", "pods": "100000"}}).to_string();
+                std::fs::write(&config, written).map_err(Failure::file("writing", &config))?;
+                command
+                    .args(["--provider=mock", "--nodename", NODE, "--disable-taint", "--provider-config"])
+                    .arg(config);
+                let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+                let port = free.map_err(Failure::file("finding", Path::new("a free port")))?.port();
+                command.env("KUBELET_PORT", port.to_string()).env("VKUBELET_POD_IP", "127.0.0.1");
+            }
+        }
+        command.arg("--kubeconfig").arg(kubeconfig);
+        Ok(command)
+    }
+}
+
+/// What a mock's Pods took.
+struct Mocked {
+    running: Option<Sample>,
+    writes: Option<Sample>,
+    memory: Option<Sample>,
+    gone: Option<Sample>,
+}
+
+impl Mocked {
+    fn rows(self, what: &str, peer: Option<Self>) -> Vec<Row> {
+        let (running, writes, memory, gone) =
+            peer.map_or((None, None, None, None), |peer| (peer.running, peer.writes, peer.memory, peer.gone));
+        let beside = |sample: Option<Sample>| match sample {
+            Some(sample) => Peer::Measured { name: "virtual-kubelet".to_owned(), sample },
+            None => Peer::Nobody,
+        };
+        let rows = [
+            ("start → all Running", self.running, running, "15 s for 10,000"),
+            ("writes of the API until then", self.writes, writes, "1 a Pod"),
+            ("memory of the agent", self.memory, memory, "20 KiB a Pod"),
+            ("deleted → all gone", self.gone, gone, ""),
+        ];
+        let rows = rows.into_iter().map(|(of, ours, theirs, aim)| {
+            ours.map(|ours| Row { what: format!("{what}: {of}"), ours, peer: beside(theirs), aim })
+        });
+        rows.flatten().collect()
+    }
+}
+
+async fn mocked(minke: &Path, agent: &Agent, count: usize) -> Result<Mocked, Failure> {
     let cluster = Cluster::start(minke).await?;
-    cluster.bind(count).await?;
+    cluster.bind(count, &agent.nodes()).await?;
     let before = cluster.version().await?;
     let state = tempfile::tempdir().map_err(Failure::file("making", Path::new("a state directory")))?;
     let begun = Instant::now();
-    let mut command = Command::new(minke);
-    command.args(["node", "--provider=mock", "--node-name", NODE, "--max-pods=100000", "--kubeconfig"]);
-    let node = start(command.arg(cluster.kubeconfig()).arg("--state-dir").arg(state.path()))?;
-    cluster.until(count, false).await?;
+    let node = start(&mut agent.command(minke, &cluster.kubeconfig(), state.path())?)?;
+    cluster.until(count, false, agent.patience()).await?;
     let running = begun.elapsed();
     let writes = cluster.version().await?.saturating_sub(before);
+    // What it needs lastingly: queues are empty by then.
+    sleep(Duration::from_secs(2)).await;
     let sizes = Process::mentioning(state.path()).first().and_then(Process::sizes);
     let begun = Instant::now();
     let params = DeleteParams { grace_period_seconds: Some(30), ..DeleteParams::default() };
     cluster.pods().delete_collection(&params, &ListParams::default()).await.map_err(asked)?;
-    cluster.until(count, true).await?;
+    cluster.until(count, true, agent.patience()).await?;
     let gone = begun.elapsed();
     drop(node);
     #[expect(clippy::cast_precision_loss, reason = "thousands")]
-    let a_pod = writes as f64 / count as f64;
-    eprintln!("{count} pods of a mock: {a_pod:.2} writes a pod, {writes} in all");
-    let memory = sizes.and_then(|sizes| Sample::new(Unit::KibiBytes, vec![sizes.proportional]));
-    let rows = [
-        row(
-            format!("node, {count} pods of a mock: start → all Running"),
-            Sample::of_times(&[running]),
-            "15 s for 10,000",
-        ),
-        row(format!("node, {count} pods of a mock: deleted → all gone"), Sample::of_times(&[gone]), ""),
-        row(format!("node, {count} pods of a mock: memory of the node"), memory, "20 KiB a Pod"),
-    ];
-    Ok(rows.into_iter().flatten().collect())
+    let writes = writes as f64;
+    Ok(Mocked {
+        running: Sample::of_times(&[running]),
+        writes: Sample::new(Unit::Number, vec![writes]),
+        memory: sizes.and_then(|sizes| Sample::new(Unit::KibiBytes, vec![sizes.proportional])),
+        gone: Sample::of_times(&[gone]),
+    })
 }
 
 async fn real(minke: &Path, runs: usize) -> Result<Vec<Row>, Failure> {
@@ -234,14 +347,14 @@ async fn real(minke: &Path, runs: usize) -> Result<Vec<Row>, Failure> {
     for run in 0..runs {
         let name = format!("real-{run}");
         let begun = Instant::now();
-        cluster.pods().create(&PostParams::default(), &pod(&name)?).await.map_err(asked)?;
-        cluster.until(1, false).await?;
+        cluster.pods().create(&PostParams::default(), &pod(&name, NODE)?).await.map_err(asked)?;
+        cluster.until(1, false, PATIENCE).await?;
         starts.push(begun.elapsed());
         // The shell sets its trap first.
         sleep(Duration::from_millis(300)).await;
         let begun = Instant::now();
         cluster.pods().delete(&name, &DeleteParams::default()).await.map_err(asked)?;
-        cluster.until(0, true).await?;
+        cluster.until(0, true, PATIENCE).await?;
         ends.push(begun.elapsed());
     }
     drop(node);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
+use futures_util::future;
 use k8s_openapi::api::core::v1::Taint;
 use kube::Client as KubeClient;
 use minke_kubelet::housekeeping::ImageGcPolicy;
@@ -98,6 +99,9 @@ pub(crate) struct NodeCommand {
     /// Of a hundred calls on a mock, so many fail
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), default_value_t = 0, help_heading = "Mock")]
     mock_failures: u8,
+    /// So many nodes of mocks in this process, called NAME-0, NAME-1, …
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5000), help_heading = "Mock")]
+    mock_nodes: Option<u16>,
     #[command(flatten)]
     machine: NodeArgs,
 }
@@ -337,18 +341,33 @@ async fn on_mock(args: &NodeCommand, plan: Plan, cluster: KubeClient) -> Outcome
         addresses: args.node_ip.clone(),
         ..MockOptions::default()
     };
-    let mock = MockProvider::start(options);
-    let backing = Backing { source: mock.clone(), provider: mock, kubelet: None, serving: plan.serving };
-    let name = plan.node.name.clone();
-    let running = RunningNode::start(cluster, plan.node, Options::default(), backing).await;
-    let running = running.map_err(|error| Failure::from_error(&error))?;
+    if args.mock_nodes.is_some() && plan.serving.is_some() {
+        return Err(Failure::usage("several nodes can't be served at one port").hint("leave out --listen and the rest"));
+    }
+    let mut nodes = Vec::new();
+    for name in names(&plan.node.name, args.mock_nodes) {
+        let mock = MockProvider::start(options.clone());
+        let backing = Backing { source: mock.clone(), provider: mock, kubelet: None, serving: plan.serving.clone() };
+        let node = NodeConfig { name: name.clone(), ..plan.node.clone() };
+        let running = RunningNode::start(cluster.clone(), node, Options::default(), backing).await;
+        nodes.push((name, running.map_err(|error| Failure::from_error(&error))?));
+    }
+    let ended = future::select_all(nodes.iter().map(|(name, running)| Box::pin(watch_over(running, name))));
     let policy = tokio::select! {
-        error = watch_over(&running, &name) => return Err(Failure::from_error(&error)),
+        (error, ..) = ended => return Err(Failure::from_error(&error)),
         _ = terminate.recv() => plan.shutdown,
         _ = interrupt.recv() => ShutdownPolicy::default(),
     };
-    running.shutdown(&policy).await;
+    future::join_all(nodes.into_iter().map(|(_, running)| running.shutdown(&policy))).await;
     Ok(Exit::Reached)
+}
+
+/// What the nodes of a process are called.
+fn names(name: &str, several: Option<u16>) -> Vec<String> {
+    match several {
+        None => vec![name.to_owned()],
+        Some(nodes) => (0..nodes).map(|n| format!("{name}-{n}")).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -367,6 +386,12 @@ mod tests {
         for wrong in ["a", "a=b", "a=b:Never", ":NoSchedule", "=b:NoSchedule"] {
             assert!(taint(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn one_node_has_its_name_and_several_have_numbers() {
+        assert_eq!(names("n", None), ["n"]);
+        assert_eq!(names("n", Some(2)), ["n-0", "n-1"]);
     }
 
     /// A flag that nothing reads does not compile (its field would be dead); what the help says of the environment is what is read.
