@@ -161,7 +161,8 @@ async fn a_socket_that_is_no_runtimes_is_told_with_what_to_do() {
         let m = Instance::on(at(name));
         let ran = m.minke(&["run", &m.pod("a", "Never", "true")]).await.expect(5);
         assert!(ran.err.contains(says), "{name}: {}", ran.err);
-        assert!(m.agent().is_none(), "{name}: no agent stays");
+        // It has said why, and is on its way out.
+        wait(&format!("the agent of {name} to end"), || m.agent().is_none()).await;
         let doctor = m.minke(&["doctor"]).await.expect(1);
         assert!(doctor.out.contains("cri: Pods can't run here until this is mended: cri."), "{name}: {}", doctor.out);
     }

@@ -155,7 +155,7 @@ impl World {
         let world = Self { machine, outside, state: tempfile::tempdir().unwrap() };
         // New namespaces take this from the real machine, which may forward or not.
         world.machine.run(|| {
-            for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            for key in ["ipv4/ip_forward", "ipv4/conf/default/forwarding", "ipv6/conf/all/forwarding"] {
                 std::fs::write(format!("/proc/sys/net/{key}"), "0").unwrap();
             }
         });
