@@ -18,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
     assert_eq!(merge_patch(&merged, &patch), merged);
     let _ = strategic_merge_patch(builtin(), &kind, &object, &patch);
     let writer = Writer { manager: "m", api_version: "v1", subresource: "", ignored: &[], now: "2026-01-01T00:00:00Z" };
-    let tracked = track(builtin(), &kind, &object, &patch, &writer);
+    let tracked = track(builtin(), &kind, &object, patch.clone(), &writer);
     if let Ok(once) = apply(builtin(), &kind, &tracked, &patch, &writer, true) {
         let twice = apply(builtin(), &kind, &once, &patch, &writer, false).expect("nothing is left to conflict");
         assert_eq!(twice, once);

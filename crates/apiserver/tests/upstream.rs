@@ -79,7 +79,7 @@ fn applies_and_updates_leave_what_go_leaves() {
                     Err(conflicts) => error = conflicts.to_string(),
                 }
             } else {
-                live = plain(&track(builtin(), &kind, &live, &step["object"], &writer));
+                live = plain(&track(builtin(), &kind, &live, step["object"].clone(), &writer));
             }
             assert_eq!(lines(&error), lines(step["error"].as_str().unwrap()), "{step}");
             assert_eq!(split(&live), split(&step["live"]), "{step}");

@@ -26,6 +26,8 @@ mod shape;
 mod step;
 mod walk;
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use crate::error::{ApiError, Cause, Reason};
@@ -157,12 +159,12 @@ pub fn apply(
 /// Entries that `new` brings are taken as they are, except by a subresource; a list of none, or of one empty entry,
 /// forgets all of them.
 #[must_use]
-pub fn track(types: &Types, kind: &Kind, live: &Value, new: &Value, writer: &Writer<'_>) -> Value {
+pub fn track(types: &Types, kind: &Kind, live: &Value, new: Value, writer: &Writer<'_>) -> Value {
     let at = Place { types, kind };
     let created = live.is_null();
     let mut old = if created { types.empty(kind) } else { live.clone() };
-    let mut object = new.clone();
-    let reset = new["metadata"]["managedFields"].as_array().is_some_and(|given| match given.as_slice() {
+    let mut object = new;
+    let reset = object["metadata"]["managedFields"].as_array().is_some_and(|given| match given.as_slice() {
         [] => true,
         [one] => one.as_object().is_some_and(serde_json::Map::is_empty),
         _ => false,
@@ -259,16 +261,20 @@ impl Place<'_> {
     /// A write that isn't an apply: `writer` gets what has changed, everybody else loses it.
     fn update(self, entries: &mut Vec<Entry>, old: &Value, new: &Value, writer: &Writer<'_>) {
         let changes = walk::changes(self.types, self.kind, old, new).without(&paths(writer.ignored));
-        let changed = changes.set();
-        take_from(entries, &changed.union(&changes.removed), writer);
-        let fields = changed.difference(&changes.removed).difference(&paths(&UNOWNED));
+        let walk::Changes { added: mut fields, modified, removed } = changes;
+        fields.join(modified);
+        if !entries.is_empty() {
+            take_from(entries, &fields.union(&removed), writer);
+        }
+        fields.subtract(&removed);
+        fields.subtract(unowned());
         if fields.is_empty() {
             return;
         }
         let own = entry(writer, Operation::Update, fields);
         match entries.iter_mut().find(|entry| entry.same_manager(&own)) {
             Some(entry) => {
-                entry.fields = entry.fields.union(&own.fields);
+                entry.fields.join(own.fields);
                 entry.time = own.time;
             }
             None => entries.push(own),
@@ -285,7 +291,9 @@ impl Place<'_> {
     ) -> Result<(Value, Vec<Entry>), Conflicts> {
         let mut entries = entries.to_vec();
         let ignored = paths(writer.ignored);
-        let own = entry(writer, Operation::Apply, self.fields(config).without(&ignored));
+        let mut fields = self.fields(config);
+        fields.exclude(&ignored);
+        let own = entry(writer, Operation::Apply, fields);
         let last = entries.iter().position(|entry| entry.same_manager(&own)).map(|at| entries.remove(at));
         let mut object = merge::merged(self.types, self.kind, Some(live), Some(config)).unwrap_or_else(|| live.clone());
         if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
@@ -307,7 +315,7 @@ impl Place<'_> {
             }
         }
         take_from(&mut entries, &changed.union(&changes.removed), writer);
-        let fields = own.fields.difference(&paths(&UNOWNED));
+        let fields = own.fields.difference(unowned());
         if !fields.is_empty() {
             entries.push(Entry { fields, ..own });
         }
@@ -346,7 +354,7 @@ impl Place<'_> {
 /// Takes fields from everybody of the writer's group; who has none left is gone.
 fn take_from(entries: &mut Vec<Entry>, fields: &FieldSet, writer: &Writer<'_>) {
     for entry in entries.iter_mut().filter(|entry| group(&entry.api_version) == group(writer.api_version)) {
-        entry.fields = entry.fields.difference(fields);
+        entry.fields.subtract(fields);
     }
     entries.retain(|entry| !entry.fields.is_empty());
 }
@@ -360,6 +368,12 @@ fn entry(writer: &Writer<'_>, operation: Operation, fields: FieldSet) -> Entry {
         time: Some(writer.now.to_owned()),
         fields,
     }
+}
+
+/// [`UNOWNED`] as a set.
+fn unowned() -> &'static FieldSet {
+    static SET: LazyLock<FieldSet> = LazyLock::new(|| paths(&UNOWNED));
+    &SET
 }
 
 fn paths(names: &[&[&str]]) -> FieldSet {

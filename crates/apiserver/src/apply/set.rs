@@ -15,14 +15,17 @@ pub(super) struct FieldSet {
     steps: BTreeMap<Step, Place>,
 }
 
+/// One place of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Place {
-    member: bool,
-    below: FieldSet,
+pub(super) struct Place {
+    /// It is a member itself.
+    pub(super) member: bool,
+    /// The members below it.
+    pub(super) below: FieldSet,
 }
 
 impl Place {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
 }
@@ -52,13 +55,52 @@ impl FieldSet {
         self.steps.get(step).map(|place| &place.below).filter(|below| !below.is_empty())
     }
 
+    /// Puts what is at `step` there, unless it is nothing.
+    pub(super) fn put(&mut self, step: Step, place: Place) {
+        if !place.is_empty() {
+            self.steps.insert(step, place);
+        }
+    }
+
+    /// Adds the members of `other`.
+    pub(super) fn join(&mut self, other: Self) {
+        if self.steps.is_empty() {
+            *self = other;
+            return;
+        }
+        for (step, place) in other.steps {
+            let mine = self.steps.entry(step).or_default();
+            mine.member |= place.member;
+            mine.below.join(place.below);
+        }
+    }
+
+    /// Takes the members of `other` away.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        for (step, theirs) in &other.steps {
+            let Some(place) = self.steps.get_mut(step) else { continue };
+            place.member &= !theirs.member;
+            place.below.subtract(&theirs.below);
+            if place.is_empty() {
+                self.steps.remove(step);
+            }
+        }
+    }
+
+    /// Takes the members of `other` away, and everything below them.
+    pub(super) fn exclude(&mut self, other: &Self) {
+        for (step, theirs) in &other.steps {
+            let Some(place) = self.steps.get_mut(step) else { continue };
+            place.below.exclude(&theirs.below);
+            if theirs.member || place.is_empty() {
+                self.steps.remove(step);
+            }
+        }
+    }
+
     pub(super) fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
-        for (step, place) in &other.steps {
-            let mine = union.steps.entry(step.clone()).or_default();
-            mine.member |= place.member;
-            mine.below = mine.below.union(&place.below);
-        }
+        union.join(other.clone());
         union
     }
 
@@ -70,21 +112,9 @@ impl FieldSet {
     }
 
     pub(super) fn difference(&self, other: &Self) -> Self {
-        self.map(|step, place| match other.steps.get(step) {
-            None => Some(place.clone()),
-            Some(theirs) => {
-                Some(Place { member: place.member && !theirs.member, below: place.below.difference(&theirs.below) })
-            }
-        })
-    }
-
-    /// Without the members of `other` and everything below them.
-    pub(super) fn without(&self, other: &Self) -> Self {
-        self.map(|step, place| match other.steps.get(step) {
-            None => Some(place.clone()),
-            Some(theirs) if theirs.member => None,
-            Some(theirs) => Some(Place { member: place.member, below: place.below.without(&theirs.below) }),
-        })
+        let mut difference = self.clone();
+        difference.subtract(other);
+        difference
     }
 
     fn map(&self, change: impl Fn(&Step, &Place) -> Option<Place>) -> Self {
@@ -202,7 +232,9 @@ mod tests {
 
         #[test]
         fn nothing_stays_below_what_is_taken_away(a in any_set(), b in any_set()) {
-            for path in a.without(&b).paths() {
+            let mut rest = a;
+            rest.exclude(&b);
+            for path in rest.paths() {
                 for taken in b.paths() {
                     prop_assert!(!path.starts_with(&taken), "{path:?} {taken:?}");
                 }

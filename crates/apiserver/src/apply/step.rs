@@ -10,7 +10,10 @@ pub(super) struct Step(String);
 
 impl Step {
     pub(super) fn field(name: &str) -> Self {
-        Self(format!("f:{name}"))
+        let mut step = String::with_capacity(2 + name.len());
+        step.push_str("f:");
+        step.push_str(name);
+        Self(step)
     }
 
     pub(super) fn key(keys: Map<String, Value>) -> Self {

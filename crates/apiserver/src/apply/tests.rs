@@ -31,7 +31,7 @@ fn applied(live: &Value, manager: &str, config: Value, force: bool) -> Result<Va
 
 /// The object after a plain write, `uid` given as a server does.
 fn written(live: &Value, manager: &str, new: Value) -> Value {
-    let mut object = track(builtin(), &kind(), live, &named(new), &writer(manager, NOW));
+    let mut object = track(builtin(), &kind(), live, named(new), &writer(manager, NOW));
     object["metadata"]["uid"] = "u".into();
     object
 }
@@ -166,7 +166,7 @@ fn a_plain_write_takes_what_it_changes_and_no_more() {
 #[test]
 fn a_write_that_changes_nothing_keeps_the_entries_and_their_times() {
     let live = written(&Value::Null, "create", labels(&[("x", "1")]));
-    let same = track(builtin(), &kind(), &live, &live, &writer("other", LATER));
+    let same = track(builtin(), &kind(), &live, live.clone(), &writer("other", LATER));
     assert_eq!(same, live);
     let live = applied(&Value::Null, "a", labels(&[("x", "1")]), false).unwrap();
     let again = apply(builtin(), &kind(), &live, &named(labels(&[("x", "1")])), &writer("a", LATER), false).unwrap();
@@ -176,7 +176,7 @@ fn a_write_that_changes_nothing_keeps_the_entries_and_their_times() {
 #[test]
 fn objects_that_nobody_tracked_belong_to_before_first_apply() {
     let untracked = named(json!({"metadata": {"uid": "u", "labels": {"x": "1"}}}));
-    let still = track(builtin(), &kind(), &untracked, &untracked, &writer("edit", NOW));
+    let still = track(builtin(), &kind(), &untracked, untracked.clone(), &writer("edit", NOW));
     assert_eq!(still["metadata"].get("managedFields"), None);
     let Err(error) = applied(&untracked, "a", labels(&[("x", "2")]), false) else { panic!() };
     assert!(error.to_string().contains("\"before-first-apply\" using v1: .metadata.labels.x"), "{error}");
@@ -195,7 +195,7 @@ fn kubectl_takes_over_what_it_applied_itself_before() {
     assert!(matches!(applied(&live, "other", labels(&[("x", "2")]), false), Err(ApplyError::Conflicts { .. })));
     let mut edited = live.clone();
     edited["metadata"]["labels"]["x"] = "3".into();
-    let edited = track(builtin(), &kind(), &live, &edited, &writer("edit", NOW));
+    let edited = track(builtin(), &kind(), &live, edited, &writer("edit", NOW));
     assert!(matches!(applied(&edited, "kubectl", labels(&[("x", "2")]), false), Err(ApplyError::Conflicts { .. })));
 }
 
@@ -206,7 +206,7 @@ fn a_subresource_has_an_entry_of_its_own_and_can_not_write_entries() {
     new["status"] = json!({"phase": "Running"});
     new["metadata"]["managedFields"] = json!([]);
     let status = Writer { subresource: "status", ignored: &[&["spec"]], ..writer("kubelet", NOW) };
-    let object = track(builtin(), &kind(), &live, &new, &status);
+    let object = track(builtin(), &kind(), &live, new, &status);
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(entries.len(), 2);
     let of_status = entries.iter().find(|entry| entry["subresource"] == "status").unwrap();
@@ -227,16 +227,16 @@ fn entries_can_be_forgotten_and_edited_by_a_write() {
     for forget in [json!([]), json!([{}])] {
         let mut new = live.clone();
         new["metadata"]["managedFields"] = forget;
-        let object = track(builtin(), &kind(), &live, &new, &writer("edit", NOW));
+        let object = track(builtin(), &kind(), &live, new, &writer("edit", NOW));
         assert_eq!(object["metadata"].get("managedFields"), None);
     }
     let mut new = live.clone();
     new["metadata"]["managedFields"][0]["manager"] = "renamed".into();
-    let object = track(builtin(), &kind(), &live, &new, &writer("edit", NOW));
+    let object = track(builtin(), &kind(), &live, new.clone(), &writer("edit", NOW));
     assert_eq!(owned(&object, "a"), Value::Null);
     assert!(owned(&object, "renamed").is_object());
     new["metadata"]["managedFields"] = json!("nonsense");
-    let object = track(builtin(), &kind(), &live, &new, &writer("edit", NOW));
+    let object = track(builtin(), &kind(), &live, new, &writer("edit", NOW));
     assert!(owned(&object, "a").is_object());
 }
 
@@ -258,7 +258,7 @@ fn entries_of_another_group_never_conflict_and_stay() {
     let core = types.kind("v1", "Event").unwrap();
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "A"});
     let new = Writer { api_version: "events.k8s.io/v1", ..writer("a", NOW) };
-    let live = track(types, &core, &Value::Null, &event, &new);
+    let live = track(types, &core, &Value::Null, event.clone(), &new);
     let mut config = event;
     config["reason"] = "B".into();
     let object = apply(types, &core, &live, &config, &writer("b", NOW), false).unwrap();

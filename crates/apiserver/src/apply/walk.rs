@@ -4,60 +4,53 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::set::FieldSet;
+use super::set::{FieldSet, Place};
 use super::shape::{Shape, entries, fields, is_bare};
 use super::step::Step;
 use crate::schema::{Kind, Types};
 
 /// The fields of a value, as its author owns them.
 pub(super) fn fields_of(types: &Types, kind: &Kind, value: &Value) -> FieldSet {
-    let mut set = FieldSet::default();
-    collect(types, kind, value, &mut Vec::new(), &mut set);
-    set
+    owned(types, kind, value).below
 }
 
-fn collect(types: &Types, kind: &Kind, value: &Value, path: &mut Vec<Step>, set: &mut FieldSet) {
+/// What of a value its author owns: it itself, and what is below it.
+fn owned(types: &Types, kind: &Kind, value: &Value) -> Place {
     let shape = Shape::of(types, kind, &[Some(value)]);
+    let mut place = Place::default();
     match shape {
-        Shape::Leaf => set.insert(path),
+        Shape::Leaf => place.member = true,
         Shape::Struct(_) | Shape::Map(_) => {
             for (name, value) in fields(Some(value)) {
-                path.push(Step::field(name));
-                collect(types, shape.field(name), value, path, set);
+                let mut field = owned(types, shape.field(name), value);
                 let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-                if empty || !shape.declares(name) {
-                    set.insert(path);
-                }
-                path.pop();
+                field.member |= empty || !shape.declares(name);
+                place.below.put(Step::field(name), field);
             }
         }
         Shape::Set(element) | Shape::Keyed(_, element) => {
-            let (order, by_step) = group(types, shape, value);
-            for step in order {
-                path.push(step);
-                if let Some([one]) = path.last().and_then(|step| by_step.get(step)).map(Vec::as_slice) {
-                    collect(types, element, one, path, set);
-                }
-                set.insert(path);
-                path.pop();
+            for (step, entries) in group(types, shape, value) {
+                let mut entry = match entries.as_slice() {
+                    [one] => owned(types, element, one),
+                    _ => Place::default(),
+                };
+                entry.member = true;
+                place.below.put(step, entry);
             }
         }
     }
+    place
 }
 
-/// The entries of a list by their steps, which are in the list's order. Those that have none are nobody's.
-fn group<'v>(types: &Types, shape: Shape<'_>, list: &'v Value) -> (Vec<Step>, BTreeMap<Step, Vec<&'v Value>>) {
-    let mut order = Vec::new();
+/// The entries of a list by their steps. Those that have none are nobody's.
+fn group<'v>(types: &Types, shape: Shape<'_>, list: &'v Value) -> BTreeMap<Step, Vec<&'v Value>> {
     let mut by_step: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
     for entry in entries(Some(list)) {
-        let Ok(step) = shape.step_to(types, entry) else { continue };
-        let same = by_step.entry(step.clone()).or_default();
-        if same.is_empty() {
-            order.push(step);
+        if let Ok(step) = shape.step_to(types, entry) {
+            by_step.entry(step).or_default().push(entry);
         }
-        same.push(entry);
     }
-    (order, by_step)
+    by_step
 }
 
 /// What a write has changed.
@@ -73,103 +66,108 @@ impl Changes {
         self.added.union(&self.modified)
     }
 
-    pub(super) fn without(&self, ignored: &FieldSet) -> Self {
-        Self {
-            added: self.added.without(ignored),
-            modified: self.modified.without(ignored),
-            removed: self.removed.without(ignored),
-        }
+    pub(super) fn without(mut self, ignored: &FieldSet) -> Self {
+        self.added.exclude(ignored);
+        self.modified.exclude(ignored);
+        self.removed.exclude(ignored);
+        self
     }
 }
 
 /// What differs from `old` to `new`.
 pub(super) fn changes(types: &Types, kind: &Kind, old: &Value, new: &Value) -> Changes {
-    let mut changes = Changes::default();
-    compare(types, kind, Some(old), Some(new), &mut Vec::new(), &mut changes);
-    changes
+    let found = compare(types, kind, Some(old), Some(new));
+    Changes { added: found.added.below, modified: found.modified.below, removed: found.removed.below }
 }
 
-fn compare(
-    types: &Types,
-    kind: &Kind,
-    old: Option<&Value>,
-    new: Option<&Value>,
-    path: &mut Vec<Step>,
-    changes: &mut Changes,
-) {
+/// How a value differs from another one: itself, and below it.
+#[derive(Default)]
+struct Difference {
+    added: Place,
+    modified: Place,
+    removed: Place,
+}
+
+impl Difference {
+    fn put(&mut self, step: Step, found: Self) {
+        // Nearly all of an object that is created is there, and there alone.
+        if !found.modified.is_empty() || !found.removed.is_empty() {
+            self.modified.below.put(step.clone(), found.modified);
+            self.removed.below.put(step.clone(), found.removed);
+        }
+        self.added.below.put(step, found.added);
+    }
+}
+
+fn compare(types: &Types, kind: &Kind, old: Option<&Value>, new: Option<&Value>) -> Difference {
+    let mut found = Difference::default();
     let shape = Shape::of(types, kind, &[old, new]);
     let leaf = matches!(shape, Shape::Leaf) || (is_bare(old) && is_bare(new));
     if leaf {
         match (old, new) {
             (None, None) => {}
-            (None, Some(_)) => changes.added.insert(path),
-            (Some(_), None) => changes.removed.insert(path),
-            (Some(old), Some(new)) if old != new => changes.modified.insert(path),
-            (Some(_), Some(_)) => {}
+            (None, Some(_)) => found.added.member = true,
+            (Some(_), None) => found.removed.member = true,
+            (Some(old), Some(new)) => found.modified.member = old != new,
         }
-        return;
+        return found;
     }
     match shape {
         Shape::Leaf => {}
         Shape::Struct(_) | Shape::Map(_) => {
             let names: BTreeSet<&String> = fields(old).chain(fields(new)).map(|(name, _)| name).collect();
-            let get = |value: Option<&'_ Value>, name: &str| value.and_then(|v| v.get(name).cloned());
             for name in names {
-                path.push(Step::field(name));
-                let (old, new) = (get(old, name), get(new, name));
-                compare(types, shape.field(name), old.as_ref(), new.as_ref(), path, changes);
-                path.pop();
+                let below = compare(types, shape.field(name), get(old, name), get(new, name));
+                found.put(Step::field(name), below);
             }
         }
         Shape::Set(element) | Shape::Keyed(_, element) => {
-            let (_, olds) = group(types, shape, old.unwrap_or(&Value::Null));
-            let (_, news) = group(types, shape, new.unwrap_or(&Value::Null));
+            let olds = group(types, shape, old.unwrap_or(&Value::Null));
+            let news = group(types, shape, new.unwrap_or(&Value::Null));
             let steps: BTreeSet<&Step> = olds.keys().chain(news.keys()).collect();
             let none = Vec::new();
             for step in steps {
-                path.push(step.clone());
                 let (olds, news) = (olds.get(step).unwrap_or(&none), news.get(step).unwrap_or(&none));
-                compare_entries(types, element, olds, news, path, changes);
-                path.pop();
+                found.put(step.clone(), compare_entries(types, element, olds, news));
             }
         }
     }
     match (old, new) {
-        (None, _) => changes.added.insert(path),
-        (Some(_), None) => changes.removed.insert(path),
+        (None, _) => found.added.member = true,
+        (Some(_), None) => found.removed.member = true,
         (Some(_), Some(_)) => {}
     }
+    found
+}
+
+fn get<'v>(value: Option<&'v Value>, name: &str) -> Option<&'v Value> {
+    value.and_then(|value| value.get(name))
 }
 
 /// Entries of one step. More than one on a side are one value together.
-fn compare_entries(
-    types: &Types,
-    element: &Kind,
-    olds: &[&Value],
-    news: &[&Value],
-    path: &mut Vec<Step>,
-    changes: &mut Changes,
-) {
+fn compare_entries(types: &Types, element: &Kind, olds: &[&Value], news: &[&Value]) -> Difference {
     match (olds, news) {
-        ([] | [_], [] | [_]) => {
-            compare(types, element, olds.first().copied(), news.first().copied(), path, changes);
-        }
+        ([] | [_], [] | [_]) => compare(types, element, olds.first().copied(), news.first().copied()),
         ([_, _, ..], [_, _, ..]) => {
-            if olds != news {
-                changes.modified.insert(path);
-            }
+            let mut found = Difference::default();
+            found.modified.member = olds != news;
+            found
         }
         ([_, _, ..], [] | [_]) => {
-            if let Some(new) = news.first() {
-                compare(types, element, None, Some(new), path, changes);
-            }
-            changes.removed.insert(path);
+            let mut found = match news.first() {
+                Some(new) => compare(types, element, None, Some(new)),
+                None => Difference::default(),
+            };
+            found.removed.member = true;
+            found
         }
         ([] | [_], [_, _, ..]) => {
-            if let Some(old) = olds.first() {
-                compare(types, element, Some(old), None, path, changes);
-            }
-            changes.added.insert(path);
+            let mut found = match olds.first() {
+                Some(old) => compare(types, element, Some(old), None),
+                None => Difference::default(),
+            };
+            found.added.member = true;
+            found
         }
     }
 }

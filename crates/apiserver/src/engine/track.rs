@@ -31,7 +31,11 @@ pub(super) fn tracked(kind: &Kind, part: Part, manager: &str, now: &str, old: &V
         return new;
     }
     let api_version = kind.api_version();
-    let tracked = kind
-        .with_type(|types, schema| track(types, schema, old, &new, &writer(manager, &api_version, kind, part, now)));
-    tracked.unwrap_or(new)
+    let mut new = Some(new);
+    let tracked = kind.with_type(|types, schema| {
+        let new = new.take().unwrap_or_default();
+        track(types, schema, old, new, &writer(manager, &api_version, kind, part, now))
+    });
+    // The kind of a custom object may have gone just now.
+    tracked.or(new).unwrap_or_default()
 }
