@@ -7,6 +7,7 @@
 
 mod authority;
 mod authorize;
+pub(crate) mod bootstrap;
 mod claims;
 mod issuer;
 mod name;

@@ -25,7 +25,9 @@ impl Tokens {
         Ok(Self::parse(&std::fs::read_to_string(path)?))
     }
 
-    fn parse(text: &str) -> Self {
+    /// The same from a text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
         let mut tokens = Self::default();
         for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
             let mut fields = line.splitn(4, ',').map(str::trim);

@@ -46,10 +46,10 @@ pub(super) async fn run(engine: &Engine) {
 }
 
 async fn round(engine: &Engine, collector: &mut Collector) {
-    let furnished = engine.furnish_all().await;
+    let (furnished, announced) = (engine.furnish_all().await, engine.announce_again().await);
     let certified = engine.certify().await;
     let (defined, emptied) = (engine.end_definitions().await, end_namespaces(engine).await);
-    for result in [furnished, certified, defined, emptied, collector.collect(engine).await] {
+    for result in [furnished, announced, certified, defined, emptied, collector.collect(engine).await] {
         if let Err(error) = result {
             tracing::warn!(%error, "could not look after the objects; it is tried again");
         }

@@ -14,6 +14,7 @@
 
 mod accounts;
 mod bind;
+mod bootstrap;
 mod caretaker;
 mod certify;
 mod collect;
@@ -38,6 +39,7 @@ mod update;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 
 use minke_core::clock::Clock;
 use serde_json::Value;
@@ -72,6 +74,8 @@ pub struct Engine {
     authority: Option<Arc<Authority>>,
     /// Held while an address is given to a Service.
     allocations: Arc<tokio::sync::Mutex<()>>,
+    /// Where the server listens that has announced itself; 0: none has.
+    port: Arc<AtomicU16>,
 }
 
 /// Which part of an object a write is about.
@@ -136,7 +140,8 @@ impl Place<'_> {
 impl Engine {
     /// An engine over a store. Objects that every server has are made by [`Engine::prepare`].
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, kinds: Arc::default(), accounts: None, authority: None, allocations: Arc::default() }
+        let (kinds, allocations, port) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, clock, kinds, accounts: None, authority: None, allocations, port }
     }
 
     /// Makes what every server has and this one lacks.

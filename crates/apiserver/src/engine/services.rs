@@ -1,6 +1,7 @@
 //! Addresses of Services: each has its own, also when many are made at a time.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
@@ -60,6 +61,7 @@ impl Engine {
     /// # Errors
     /// Storage fails.
     pub async fn announce(&self, port: u16) -> Result<(), ApiError> {
+        self.port.store(port, Ordering::Relaxed);
         let Some(kind) = find("", "v1", "services") else { return Ok(()) };
         let service = json!({
             "metadata": {"name": OWN, "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -81,5 +83,18 @@ impl Engine {
             changed => return changed.map(drop),
         }
         self.create(kind, "default", service, &options).await.map(drop)
+    }
+
+    /// Makes the Service of the server itself anew if somebody has deleted it (`kubectl delete all --all`), as upstream does.
+    ///
+    /// # Errors
+    /// Storage fails.
+    pub(super) async fn announce_again(&self) -> Result<(), ApiError> {
+        let (port, Some(kind)) = (self.port.load(Ordering::Relaxed), find("", "v1", "services")) else { return Ok(()) };
+        let place = Place { kind, namespace: "default", name: OWN };
+        match port != 0 && self.store.get(&place.key()).is_none() {
+            true => self.announce(port).await,
+            false => Ok(()),
+        }
     }
 }

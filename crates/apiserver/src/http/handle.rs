@@ -17,6 +17,7 @@ use super::body::{self, Body, full};
 use super::discovery;
 use super::documents::{self, Documents};
 use super::form::Printing;
+use super::impersonate::acting;
 use super::metrics::{self, Asked, Metrics};
 use super::permit::{authorize, limit};
 use super::pods::{self, NodeClient, Streams};
@@ -136,13 +137,13 @@ async fn answer(
 ) -> Answer {
     let route = route(request.uri().path());
     if route == Route::Health {
-        return Ok(health(context));
+        return Ok(health(context, request.uri()));
     }
-    let identity = who(context, identity, request.headers())?;
+    let identity = acting(who(context, identity, request.headers())?, request.headers())?;
     let accept = header(request.headers(), ACCEPT);
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match route {
-        Route::Health => Ok(health(context)),
+        Route::Health => Ok(health(context, request.uri())),
         Route::Nothing => Ok(respond(404, "text/plain; charset=utf-8", "404 page not found\n")),
         Route::Collection(resource) => collection(context, &identity, &resource, &accept, request, asked).await,
         Route::Object(resource, name, part) => {
@@ -198,11 +199,16 @@ async fn answer(
     }
 }
 
-/// Whether reads and writes work.
-fn health(context: &Context) -> Response<Body> {
+/// Whether reads and writes work; with `?verbose` check by check, as upstream tells it.
+fn health(context: &Context, uri: &hyper::Uri) -> Response<Body> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let name = uri.path().trim_matches('/');
+    let verbose = Query::parse(uri.query().unwrap_or_default()).first("verbose").is_some();
     match context.engine.store().failure() {
-        None => respond(200, "text/plain; charset=utf-8", "ok"),
-        Some(_) => respond(500, "text/plain; charset=utf-8", "[-]storage failed\n"),
+        None if verbose => respond(200, TEXT, format!("[+]ping ok\n[+]storage ok\n{name} check passed\n")),
+        None => respond(200, TEXT, "ok"),
+        // Why is for the log: anybody may ask.
+        Some(_) => respond(500, TEXT, format!("[+]ping ok\n[-]storage failed: reason withheld\n{name} check failed\n")),
     }
 }
 
@@ -422,8 +428,10 @@ async fn write(
     let body = body::read(incoming, context.limits.body, context.limits.patience).await?;
     let (content_type, agent) = (header(&head.headers, CONTENT_TYPE), header(&head.headers, USER_AGENT));
     let (engine, now) = (&context.engine, context.engine.time());
-    let done =
-        act(Write { engine, query, printing, now, content_type: &content_type, agent: &agent, asking, body }).await?;
+    let tokens = &context.tokens;
+    let write =
+        Write { engine, query, printing, now, content_type: &content_type, agent: &agent, asking, tokens, body };
+    let done = act(write).await?;
     let mut response = respond(done.code.as_u16(), JSON, done.bytes);
     let deprecation = kind.definition().and_then(|definition| definition.deprecation.clone());
     for warning in done.warnings.into_iter().chain(deprecation) {

@@ -7,18 +7,19 @@
 //! On hyper, without a framework: paths have six shapes and a kind is data, so a router would be a table of the same rows
 //! again; watches and upgrades want the connection's own body anyway. It brings no dependency that is not there.
 
-mod accept;
+pub(crate) mod accept;
 mod body;
 mod discovery;
 mod documents;
-mod form;
+pub(crate) mod form;
 mod handle;
+mod impersonate;
 mod metrics;
 mod permit;
 mod pods;
-mod query;
+pub(crate) mod query;
 mod review;
-mod route;
+pub(crate) mod route;
 mod serve;
 mod strict;
 mod usage;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::form::Printing;
 use super::query::Query;
 use super::{body, review, strict};
-use crate::access::{Identity, creates};
+use crate::access::{Identity, Tokens, creates};
 use crate::engine::{DeleteOptions, Deleted, Engine, PATCH_TYPES, Part, PatchKind, Place, WriteOptions};
 use crate::error::{ApiError, Reason};
 use crate::kinds::{Kind, certificate};
@@ -37,6 +37,7 @@ pub(crate) struct Write<'a> {
     pub(crate) content_type: &'a str,
     pub(crate) agent: &'a str,
     pub(crate) asking: &'a Identity,
+    pub(crate) tokens: &'a Tokens,
     pub(crate) body: Bytes,
 }
 
@@ -190,7 +191,7 @@ impl Write<'_> {
     /// Answers a question.
     pub(crate) fn ask(self, kind: &'static Kind, namespace: Option<&str>) -> Written {
         let decoded = strict::validated(self.query, kind, body::parsed(self.content_type, &self.body)?)?;
-        let answer = review::answer(self.engine, kind, namespace, self.asking, decoded.object)?;
+        let answer = review::answer(self.engine, self.tokens, kind, namespace, self.asking, decoded.object)?;
         Ok(Done { code: StatusCode::CREATED, bytes: answer.to_string().into(), warnings: decoded.warnings })
     }
 

@@ -97,6 +97,17 @@ async fn a_token_for_others_is_not_one_for_this_server() {
 }
 
 #[tokio::test]
+async fn a_token_of_the_token_file_is_reviewed_too() {
+    let server = TestServer::start(Limits::default()).await;
+    let review = |audiences: Value| json!({"spec": {"token": NOBODY, "audiences": audiences}});
+    let (_, answer) = server.json(ADMIN, Method::POST, REVIEWS, &review(Value::Null)).await;
+    assert_eq!(answer["status"]["user"], json!({"username": "nobody", "groups": ["system:authenticated"]}));
+    assert_eq!(answer["spec"]["token"], "", "a token is not told back");
+    let (_, answer) = server.json(ADMIN, Method::POST, REVIEWS, &review(json!(["vault"]))).await;
+    assert_eq!(answer["status"]["authenticated"], false);
+}
+
+#[tokio::test]
 async fn bad_token_requests_are_refused_with_reasons() {
     let server = TestServer::start(Limits::default()).await;
     for (spec, code, part) in [

@@ -67,6 +67,41 @@ async fn a_node_joins_with_a_token_and_comes_back_with_its_certificate() {
 }
 
 #[tokio::test]
+async fn a_bootstrap_token_is_a_secret_and_ends_with_it() {
+    const TOKEN: &str = "ghijkl.0123456789abcdef";
+    const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
+    let server = TestServer::start(Limits::default()).await;
+    let (_, object) = asks("n8", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", &[]);
+    assert_eq!(server.json(TOKEN, Method::POST, SIGNING, &object).await.0, 401);
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-ghijkl"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "ghijkl", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
+        },
+    });
+    assert_eq!(server.json(ADMIN, Method::POST, SECRETS, &secret).await.0, 201);
+    let review = json!({"spec": {"token": TOKEN}});
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let (_, review) = server.json(ADMIN, Method::POST, reviews, &review).await;
+    assert_eq!(
+        review["status"]["user"],
+        json!({
+            "username": "system:bootstrap:ghijkl",
+            "groups": ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"],
+        })
+    );
+    let (code, made) = server.json(TOKEN, Method::POST, SIGNING, &object).await;
+    assert_eq!((code, &made["spec"]["username"]), (201, &json!("system:bootstrap:ghijkl")), "{made}");
+    issued(&server, TOKEN, made["metadata"]["name"].as_str().unwrap()).await;
+    assert_eq!(server.json(TOKEN, Method::GET, SECRETS, &Value::Null).await.0, 403);
+    assert_eq!(server.json("ghijkl.0123456789abcdeg", Method::GET, SIGNING, &Value::Null).await.0, 401);
+    let path = format!("{SECRETS}/bootstrap-token-ghijkl");
+    assert_eq!(server.json(ADMIN, Method::DELETE, &path, &Value::Null).await.0, 200);
+    assert_eq!(server.json(TOKEN, Method::GET, SIGNING, &Value::Null).await.0, 401);
+}
+
+#[tokio::test]
 async fn a_node_asks_for_itself_and_its_own_addresses() {
     let server = TestServer::start(Limits::default()).await;
     let serving = |name: &str, address: &str| asks(name, "kubernetes.io/kubelet-serving", "server auth", &[address]).1;

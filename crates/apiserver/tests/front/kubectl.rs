@@ -1,6 +1,8 @@
 //! Whole conversations with real kubectl binaries: all that are beside the one in `PATH`, by version, or those that
 //! `MINKE_KUBECTL` names (separated by `:`).
 
+mod everyday;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -310,6 +312,19 @@ async fn conversation(k: &Kubectl<'_>) {
     k.has(&k.no(&["get", "cm", "conf", "-n", "gone"], "").await, &["NotFound"]);
     k.has(&k.no(&["delete", "namespace", "default"], "").await, &["this namespace may not be deleted"]);
     k.has(&k.yes(&["delete", "node", "n1"], "").await, &["node \"n1\" deleted"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_people_type_every_day() {
+    // The newest one that has a version: the others are asked the basics.
+    let Some((version, program)) = binaries().pop_last() else {
+        println!("SKIPPED what_people_type_every_day: there is no kubectl");
+        return;
+    };
+    let server = TestServer::start(Limits::default()).await;
+    let home = server.directory.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    everyday::conversation(&Kubectl { version: &version, program: &program, server: &server, home }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
