@@ -27,6 +27,8 @@ pub mod apply;
 pub mod custom;
 pub mod engine;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod kinds;
 pub mod openapi;

@@ -11,6 +11,9 @@ use crate::error::Cause;
 /// Schemas nest at most this deep.
 const DEEPEST: usize = 64;
 
+/// The types that there are.
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
 /// Words of JSON Schema that definitions may not use.
 const UNSUPPORTED: [&str; 6] = ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
@@ -83,6 +86,12 @@ fn words(schema: &Value, at: &str, depth: usize, found: &mut Vec<Cause>) {
     }
     if schema["type"] == "null" {
         found.push(forbidden(&format!("{at}.type"), "type cannot be set to null, use nullable as an alternative"));
+    }
+    let kind = text(schema, "type");
+    if !kind.is_empty() && kind != "null" && !TYPES.contains(&kind) {
+        let known = TYPES.map(|known| format!("{known:?}")).join(", ");
+        let message = format!("Unsupported value: {kind:?}: supported values: {known}");
+        found.push(Cause::new("FieldValueNotSupported", message, format!("{at}.type")));
     }
     if schema["items"].is_array() {
         found.push(forbidden(&format!("{at}.items"), "items must be a schema object and not an array"));
@@ -356,6 +365,10 @@ mod tests {
         let field = |schema: Value| json!({"type": "object", "properties": {"f": schema}});
         for (schema, expected) in [
             (json!({}), "s.type: Required value: must not be empty at the root"),
+            (
+                field(json!({"type": "objec"})),
+                r#"s.properties[f].type: Unsupported value: "objec": supported values: "array", "boolean", "integer", "number", "object", "string""#,
+            ),
             (
                 json!({"type": "array", "items": {"type": "string"}}),
                 "s.type: Invalid value: \"array\": must be object at the root",

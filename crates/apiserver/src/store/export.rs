@@ -71,6 +71,14 @@ pub enum ImportError {
         #[source]
         source: serde_json::Error,
     },
+    /// A line says what no object can be.
+    #[error("line {line} of the export is no object's: {why}")]
+    Wrong {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// The first line names another format.
     #[error("this is no export of this version: it says {0:?}")]
     Format(String),
@@ -125,7 +133,7 @@ impl Store {
     /// # Errors
     /// The export is not whole, or the log is not empty.
     pub fn import(path: &Path, from: &mut dyn BufRead) -> Result<(), ImportError> {
-        let loaded = parse(from)?;
+        let loaded = Loaded::of_export(from)?;
         let (mut log, found) = RedbLog::open(path).map_err(ImportError::Log)?;
         if !found.objects.is_empty() {
             return Err(ImportError::NotEmpty);
@@ -135,27 +143,62 @@ impl Store {
     }
 }
 
-fn parse(from: &mut dyn BufRead) -> Result<Loaded, ImportError> {
-    let mut lines = from.lines().zip(1..);
-    let Some((first, _)) = lines.next() else { return Err(ImportError::Format(String::new())) };
-    let first = first.map_err(ImportError::Read)?;
-    let header: Header = serde_json::from_str(&first).map_err(|source| ImportError::Line { line: 1, source })?;
-    if header.format != FORMAT {
-        return Err(ImportError::Format(header.format));
+impl Loaded {
+    /// What an export says.
+    ///
+    /// # Errors
+    /// It is not whole, or says what no object can be.
+    pub fn of_export(from: &mut dyn BufRead) -> Result<Self, ImportError> {
+        let mut lines = from.lines().zip(1..);
+        let Some((first, _)) = lines.next() else { return Err(ImportError::Format(String::new())) };
+        let first = first.map_err(ImportError::Read)?;
+        let header: Header = serde_json::from_str(&first).map_err(|source| ImportError::Line { line: 1, source })?;
+        if header.format != FORMAT {
+            return Err(ImportError::Format(header.format));
+        }
+        revision(header.revision).map_err(|why| ImportError::Wrong { line: 1, why })?;
+        let mut objects = BTreeMap::new();
+        for (text, line) in lines {
+            let text = text.map_err(ImportError::Read)?;
+            let row: Line = serde_json::from_str(&text).map_err(|source| ImportError::Line { line, source })?;
+            row.check().map_err(|why| ImportError::Wrong { line, why })?;
+            let key = Key::new(row.resource, row.namespace, row.name);
+            let entry = Entry::new(&Draft::of(&row.object), row.revision, row.created, Arc::new(row.attributes));
+            if objects.insert(key, entry).is_some() {
+                return Err(ImportError::Wrong { line, why: "it was there before" });
+            }
+        }
+        if objects.len() != header.objects {
+            return Err(ImportError::Incomplete { found: objects.len(), promised: header.objects });
+        }
+        let newest = objects.values().map(|entry| entry.revision).max().unwrap_or(0).max(header.revision);
+        Ok(Self { revision: newest, objects: objects.into_iter().collect(), ..Self::default() })
     }
-    let mut objects = BTreeMap::new();
-    for (text, line) in lines {
-        let text = text.map_err(ImportError::Read)?;
-        let row: Line = serde_json::from_str(&text).map_err(|source| ImportError::Line { line, source })?;
-        let key = Key::new(row.resource, row.namespace, row.name);
-        let entry = Entry::new(&Draft::of(&row.object), row.revision, row.created, Arc::new(row.attributes));
-        objects.insert(key, entry);
+}
+
+/// Whether a revision leaves room for those that come after it.
+fn revision(revision: u64) -> Result<(), &'static str> {
+    match i64::try_from(revision) {
+        Ok(1..) => Ok(()),
+        Ok(_) | Err(_) => Err("its revision is none"),
     }
-    if objects.len() != header.objects {
-        return Err(ImportError::Incomplete { found: objects.len(), promised: header.objects });
+}
+
+impl Line {
+    /// Whether an object can be so. A damaged place would be found only when the log is opened again.
+    fn check(&self) -> Result<(), &'static str> {
+        revision(self.revision)?;
+        let text = |field: &str| self.object["metadata"][field].as_str().unwrap_or_default();
+        let parts = [&self.resource, &self.namespace, &self.name];
+        match () {
+            () if !(1..=self.revision).contains(&self.created) => Err("it was created after its last change"),
+            () if self.resource.is_empty() || self.name.is_empty() => Err("it has no place"),
+            () if parts.iter().any(|part| part.contains('\0')) => Err("its place has a NUL in it"),
+            () if !self.object.is_object() => Err("it is not an object"),
+            () if text("name") != self.name || text("namespace") != self.namespace => Err("its place is another one's"),
+            () => Ok(()),
+        }
     }
-    let newest = objects.values().map(|entry| entry.revision).max().unwrap_or(0).max(header.revision);
-    Ok(Loaded { revision: newest, objects: objects.into_iter().collect(), ..Loaded::default() })
 }
 
 /// One way to write both kinds of line.

@@ -27,7 +27,7 @@ mod key;
 mod log;
 mod redb_log;
 mod ring;
-mod row;
+pub(crate) mod row;
 mod state;
 #[cfg(test)]
 mod tests;
