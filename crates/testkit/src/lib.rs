@@ -5,6 +5,7 @@
 
 mod archive;
 mod busybox;
+mod command;
 pub mod containerd;
 mod image;
 pub mod kube;
@@ -13,6 +14,7 @@ pub mod registry;
 mod state;
 
 pub use busybox::{BUSYBOX, busybox_image};
+pub use command::piped;
 pub use image::{Blob, Compression, Image, ImageBuilder, ImageIndex, Platform};
 pub use layer::{Entry, EntryKind, Layer};
 pub use registry::Registry;

@@ -32,6 +32,9 @@ pub enum WatchItem {
     Bookmark(String),
 }
 
+/// The changes of a scope, one after the other; an error is its end.
+pub type WatchStream = BoxStream<'static, Result<WatchItem, ApiFault>>;
+
 /// A cluster, as far as a watcher needs one. Calls may be dropped at any time.
 #[async_trait]
 pub trait Cluster: std::fmt::Debug + Send + Sync + 'static {
@@ -40,12 +43,7 @@ pub trait Cluster: std::fmt::Debug + Send + Sync + 'static {
     /// All Pods of a scope, and the version at which they were so.
     async fn list(&self, scope: &Scope) -> Result<(Vec<Pod>, String), ApiFault>;
     /// The changes of a scope from a version on; the server ends it after `timeout`.
-    async fn watch(
-        &self,
-        scope: &Scope,
-        version: &str,
-        timeout: Duration,
-    ) -> Result<BoxStream<'static, Result<WatchItem, ApiFault>>, ApiFault>;
+    async fn watch(&self, scope: &Scope, version: &str, timeout: Duration) -> Result<WatchStream, ApiFault>;
     /// A Pod by name; `None`: there is none.
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<Pod>, ApiFault>;
     /// The events about a Pod.
@@ -170,12 +168,7 @@ impl Cluster for KubeCluster {
         }
     }
 
-    async fn watch(
-        &self,
-        scope: &Scope,
-        version: &str,
-        timeout: Duration,
-    ) -> Result<BoxStream<'static, Result<WatchItem, ApiFault>>, ApiFault> {
+    async fn watch(&self, scope: &Scope, version: &str, timeout: Duration) -> Result<WatchStream, ApiFault> {
         let (label_selector, field_selector) = selectors(scope);
         let timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).min(294);
         let params = WatchParams {

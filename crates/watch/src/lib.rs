@@ -38,7 +38,7 @@ pub mod machine;
 mod metrics;
 mod watcher;
 
-pub use cluster::{Access, ApiFault, Cluster, KubeCluster, WatchItem};
+pub use cluster::{Access, ApiFault, Cluster, KubeCluster, WatchItem, WatchStream};
 pub use machine::{Counters, Observer, Report, Scope, Settings, Target, Whereabouts};
 pub use metrics::Metrics;
 pub use watcher::{Change, Everything, Subscription, Watcher};

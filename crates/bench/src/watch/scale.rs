@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use minke_core::judgement::Verdict;
-use minke_watch::{Access, ApiFault, Cluster, KubeCluster, Scope, Settings, Subscription, Target, WatchItem, Watcher};
+use minke_watch::{
+    Access, ApiFault, Cluster, KubeCluster, Scope, Settings, Subscription, Target, WatchItem, WatchStream, Watcher,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
@@ -125,12 +126,7 @@ impl Cluster for Stamping {
         self.cluster.list(scope).await
     }
 
-    async fn watch(
-        &self,
-        scope: &Scope,
-        version: &str,
-        timeout: Duration,
-    ) -> Result<BoxStream<'static, Result<WatchItem, ApiFault>>, ApiFault> {
+    async fn watch(&self, scope: &Scope, version: &str, timeout: Duration) -> Result<WatchStream, ApiFault> {
         let arrivals = Arc::clone(&self.arrivals);
         let items = self.cluster.watch(scope, version, timeout).await?;
         let stamp = move |item: Result<WatchItem, ApiFault>| {

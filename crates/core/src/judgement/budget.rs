@@ -93,12 +93,15 @@ pub struct Budgets {
     limits: Vec<Limit>,
     /// How long a terminal finding waits for a deeper cause before it is the verdict; 100 to 300 ms are sensible.
     pub settle: Duration,
+    /// How long the end of a container waits that was killed and has a probe: that the probe has condemned it stands in an
+    /// event alone, which a busy node may write seconds after the status. Zero for who sees no events.
+    pub explain: Duration,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
         let limits = Budget::ALL.iter().map(|budget| budget.default_limit()).collect();
-        Self { limits, settle: Duration::from_millis(200) }
+        Self { limits, settle: Duration::from_millis(200), explain: Duration::from_secs(10) }
     }
 }
 

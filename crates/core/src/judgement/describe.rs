@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Evidence, Failure, Finding, Role, Stage};
+use super::{Cause, Evidence, Failure, Finding, Role, Stage};
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,6 +30,18 @@ impl fmt::Display for Stage {
 impl fmt::Display for Evidence {
     /// What happened, to whom, on one line: `container app (image x): exit code 1 (Error): no such table`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(""))
+    }
+}
+
+impl Evidence {
+    /// The same for who has named the cause already: a reason that is its very word is left out.
+    #[must_use]
+    pub fn of(&self, cause: Cause) -> String {
+        self.told(cause.as_str())
+    }
+
+    fn told(&self, said: &str) -> String {
         let mut parts = Vec::new();
         if let Some(container) = &self.container {
             let role = self.role.unwrap_or(Role::Main);
@@ -41,24 +53,46 @@ impl fmt::Display for Evidence {
             let limit = self.memory_limit.as_ref().map(|limit| format!(", memory limit {limit}")).unwrap_or_default();
             parts.push(format!("exit code {code}{signal}{limit}"));
         }
-        if !self.reason.is_empty() {
+        if !self.reason.is_empty() && self.reason != said {
             parts.push(self.reason.clone());
         }
         if !self.message.is_empty() {
             parts.push(self.message.split_whitespace().collect::<Vec<_>>().join(" "));
         }
-        f.write_str(&parts.join(": "))
+        parts.join(": ")
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.cause, self.evidence)
+        write!(f, "{}: {}", self.cause, self.evidence.of(self.cause))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.cause, self.evidence)
+        write!(f, "{}: {}", self.cause, self.evidence.of(self.cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judgement::Severity;
+
+    #[test]
+    fn a_word_is_said_once() {
+        let evidence = |reason: &str| Evidence {
+            reason: reason.to_owned(),
+            message: "0/3 nodes".to_owned(),
+            ..Evidence::default()
+        };
+        let told = |reason: &str| {
+            let severity = Severity::Permanent;
+            Finding { cause: Cause::Unschedulable, severity, evidence: evidence(reason) }.to_string()
+        };
+        assert_eq!(told("Unschedulable"), "Unschedulable: 0/3 nodes");
+        assert_eq!(told("SchedulerError"), "Unschedulable: SchedulerError: 0/3 nodes");
+        assert_eq!(evidence("Unschedulable").to_string(), "Unschedulable: 0/3 nodes", "alone it says everything");
     }
 }

@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use super::find::{self, Member, Presence, kill_takes, members, taken_at};
 use super::history::{Began, End, Settling, Trouble};
 use super::{
-    Budget, Cause, Evidence, Failure, Finding, Healthy, History, Limit, Now, Policy, Role, Severity, Sight, Stage,
-    Verdict,
+    Budget, Budgets, Cause, Evidence, Failure, Finding, Healthy, History, Limit, Now, Policy, Role, Severity, Sight,
+    Stage, Verdict,
 };
 
 /// How long the mark of a disruption that never comes stays (KEP-3329).
@@ -226,12 +226,26 @@ fn settle(sight: &Sight<'_>, policy: &Policy, history: &mut History, now: Now, t
         .min_by_key(|(place, finding)| (depth(sight.pod, finding), *place))
         .map_or(0, |(at, _)| at);
     let best = all.remove(at);
-    if now.moment.saturating_sub(since) >= policy.budgets.settle {
+    let settle = settles_in(sight, policy, &best);
+    if now.moment.saturating_sub(since) >= settle {
         let failure = Failure { cause: best.cause, evidence: best.evidence, later: all, since };
         return sealed(history, End::Failed(Box::new(failure)));
     }
     history.settling = Some(Settling { since, best: best.clone(), others: all });
-    Verdict::Doomed { why: best, until: Some(since.saturating_add(policy.budgets.settle)) }
+    Verdict::Doomed { why: best, until: Some(since.saturating_add(settle)) }
+}
+
+/// How long a finding waits for a deeper one. Whoever has killed a container that is still wanted may be one of its probes.
+fn settles_in(sight: &Sight<'_>, policy: &Policy, finding: &Finding) -> Duration {
+    let killed = finding.cause == Cause::ContainerFailed && matches!(finding.evidence.signal, Some(9 | 15));
+    let stays = sight.presence == Presence::Here && taken_at(sight.pod).is_none();
+    let probed = |member: Member<'_>| {
+        let own = finding.evidence.container.as_ref() == Some(&member.spec.name);
+        own && (member.spec.liveness_probe.is_some() || member.spec.startup_probe.is_some())
+    };
+    let may_be_explained = killed && stays && members(sight.pod, policy).any(probed);
+    let Budgets { settle, explain, .. } = policy.budgets;
+    if may_be_explained { settle.max(explain) } else { settle }
 }
 
 fn trouble(budget: Budget, evidence: &Evidence) -> Trouble {

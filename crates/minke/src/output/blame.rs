@@ -25,7 +25,7 @@ impl Blame {
         Self {
             cause,
             category: cause.category(),
-            message: evidence.to_string(),
+            message: evidence.of(cause),
             remedy: cause.remedy(),
             evidence: evidence.clone(),
         }

@@ -10,9 +10,9 @@ mod server;
 use {http_body_util as _, hyper as _, hyper_util as _};
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
+use minke_testkit::piped;
 use serde_json::{Value, json};
 use server::{Fault, Server};
 use tokio::process::Command;
@@ -48,15 +48,7 @@ impl Drop for Kubeconfig {
 
 async fn run(program: &std::path::Path, server: &Server, name: &str, arguments: &[&str]) -> Ended {
     let kubeconfig = Kubeconfig::of(server, name);
-    let child = Command::new(program)
-        .args(arguments)
-        .env("KUBECONFIG", &kubeconfig.0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let child = piped(program).args(arguments).env("KUBECONFIG", &kubeconfig.0).spawn().unwrap();
     let output =
         timeout(LIMIT, child.wait_with_output()).await.unwrap_or_else(|_| panic!("{name} does not end")).unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

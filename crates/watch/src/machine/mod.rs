@@ -83,7 +83,11 @@ fn is_older(a: &Pod, b: &Pod) -> bool {
 impl Machine {
     /// A machine that has not begun; the first [`Input::Tick`] starts it.
     #[must_use]
-    pub fn new(scope: Scope, settings: Settings) -> Self {
+    pub fn new(scope: Scope, mut settings: Settings) -> Self {
+        if settings.events_every.is_none() {
+            // Nothing that is not read explains anything.
+            settings.policy.budgets.explain = Duration::ZERO;
+        }
         Self {
             scope,
             settings,

@@ -23,6 +23,29 @@ fn an_eviction_is_not_its_exit_code() {
     assert!(failure.later.iter().any(|f| f.cause == Cause::ContainerFailed && f.evidence.exit_code == Some(137)));
 }
 
+/// Only an event says that a probe has killed it, and may come late. Without one it was killed by somebody unknown.
+#[test]
+fn what_a_probe_has_killed_is_its_failure_however_late_that_is_told() {
+    let probed = |code| {
+        let mut pod = app_is(&ended(code, "Error", ""));
+        let app = &mut pod.spec.as_mut().unwrap().containers[0];
+        app.liveness_probe = Some(k8s_openapi::api::core::v1::Probe::default());
+        pod
+    };
+    let mut judge = Judge::default();
+    judge.see(&probed(137));
+    assert!(matches!(judge.after(9_000).see(&probed(137)), Verdict::Doomed { .. }), "it may still be told");
+    judge.events = vec![event("Killing", "Container app failed liveness probe", 11)];
+    let Verdict::Failed(failure) = judge.after(1).see(&probed(137)) else { panic!() };
+    assert_eq!(failure.cause, Cause::LivenessFailed);
+    let mut judge = Judge::default();
+    judge.see(&probed(143));
+    let Verdict::Failed(failure) = judge.after(10_000).see(&probed(143)) else { panic!() };
+    assert_eq!(failure.cause, Cause::ContainerFailed, "nobody tells");
+    assert_eq!(cause(&probed(1)), Cause::ContainerFailed, "a program's own end needs no explanation");
+    assert_eq!(cause(&app_is(&ended(137, "Error", ""))), Cause::ContainerFailed, "nor what has no probes");
+}
+
 #[test]
 fn a_mark_that_was_foretold_is_the_root_of_what_follows() {
     let mut judge = Judge::default();

@@ -15,15 +15,13 @@ mod failures;
 mod record;
 
 use std::net::TcpListener;
-use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use minke_core::clock::{Clock, SystemClock};
-use minke_core::judgement::Cause;
+use minke_testkit::piped;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -31,10 +29,6 @@ use crate::node::{NODE, Node, POOR};
 use crate::server::{Api as Server, Kind};
 use failures::{Failure, Registries, Story};
 use record::{Recorder, first_known};
-
-/// What else may be said. Why a kubelet has killed a container stands in an event, which is written beside the status: on a machine
-/// as busy as this one it may come seconds later, when the verdict is out.
-const WITHOUT_EVENTS: &[(&str, Cause)] = &[("not-alive", Cause::ContainerFailed)];
 
 /// What a watch came to.
 struct Ended {
@@ -73,8 +67,7 @@ pub(crate) async fn all(kind: Kind) -> Vec<String> {
         let (cause, category) = (word("cause"), word("category"));
         let took = after.map_or_else(String::new, |after| format!("{} ms", after.as_millis()));
         println!("{:<20} {cause:<20} {category:<15} {:>4} {took:>12}", failure.name, ended.code);
-        let without = |(name, other): &(&str, Cause)| *name == failure.name && cause == other.as_str();
-        let as_it_should = (cause == failure.cause.as_str() || WITHOUT_EVENTS.iter().any(without))
+        let as_it_should = cause == failure.cause.as_str()
             && category == failure.cause.category().as_str()
             && ended.code == failure.code
             && ended.last["remedy"].is_string();
@@ -170,13 +163,9 @@ async fn runs(pods: &Api<Pod>, name: &str) {
 
 /// The real binary, until it ends; the moment of its last line is that of the verdict.
 async fn watch(kubeconfig: std::path::PathBuf, failure: Failure) -> (Failure, Ended) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_minke"))
+    let mut child = piped(env!("CARGO_BIN_EXE_minke"))
         .args(["watch", failure.name, "--for", "completed", "--fail-fast", "-o", "json", "--timeout", "240s"])
         .env("KUBECONFIG", kubeconfig)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
