@@ -17,7 +17,7 @@ use minke_runners::engine::{Engine, Input, Seen, Settings};
 use minke_runners::forge::Secret;
 use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
 use minke_runners::ids::{RunnerId, Slot};
-use minke_runners::life::{Life, PodFacts, Record, Runner, Timing};
+use minke_runners::life::{Life, Outlook, PodFacts, Record, Runner, Timing};
 use minke_runners::plan::Scaling;
 use minke_runners::pretend::{GivenSet, PretendedNode};
 use minke_runners::set::RunnerSet;
@@ -76,6 +76,7 @@ fn planner(runs: usize) -> Result<Vec<Row>, Failure> {
             deleting_since: None,
             ended: None,
             node_lost: false,
+            outlook: Outlook::Fine,
         };
         Some(Seen { slot: Slot(slot), record: Ok(Record::of(&runner)?), facts })
     };

@@ -162,6 +162,12 @@ impl Serialize for Cause {
 }
 
 impl Cause {
+    /// The cause of this identifier.
+    #[must_use]
+    pub fn parse(identifier: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|cause| cause.as_str() == identifier)
+    }
+
     /// Whether it is about getting an image.
     #[must_use]
     pub fn is_pull(self) -> bool {

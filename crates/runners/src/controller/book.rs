@@ -11,16 +11,19 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use minke_core::judgement::Cause;
 
 use super::cluster::Notice;
-use super::facts::{changes_at, seen};
+use super::facts::{changes_at, seen_as};
+use super::failures::Failures;
+use super::judges::Judges;
 use super::messages::{Effect, Heard, PodToMake, words};
 use super::objects::{self, NewPod};
 use super::stages::Stages;
 use super::writes::{Write, Writes};
 use crate::claims::{Claim, Claims, Policy, claim_name};
 use crate::demand::{JobEvent, Poll, Told};
-use crate::engine::{Command, Engine, Input, Settings, Warning};
+use crate::engine::{Command, Engine, Input, Seen, Settings, Warning};
 use crate::forge::{Registration, Secret as Hidden};
 use crate::ids::{RunnerId, Slot};
 use crate::life::{Life, Record, Runner, Why};
@@ -38,6 +41,8 @@ pub struct Book {
     settings: Settings,
     engine: Engine,
     pods: BTreeMap<Slot, Arc<Pod>>,
+    judges: Judges,
+    failures: Failures,
     claims: Claims,
     closed: BTreeSet<Slot>,
     /// Configurations of runners that are not online yet, with their names at the forge.
@@ -76,6 +81,8 @@ impl Book {
             settings,
             set,
             pods: BTreeMap::new(),
+            judges: Judges::default(),
+            failures: Failures::default(),
             claims: Claims::default(),
             closed: BTreeSet::new(),
             given: BTreeMap::new(),
@@ -125,6 +132,11 @@ impl Book {
         self.perform(commands, now, &mut effects);
         let took = self.stages.observe(&self.engine, now);
         effects.extend(took.into_iter().map(|(stage, took)| Effect::Took(stage, took)));
+        for failed in self.failures.observe(&self.engine) {
+            effects.push(Effect::Failed { cause: failed.cause(), category: failed.category() });
+            let notice = self.notice(failed.slot, failed.uid.clone(), "RunnerFailed", failed.message());
+            effects.push(Effect::Notice(notice));
+        }
         self.spoil_claims();
         self.tidy_secrets(&mut effects);
         self.keep_finalizer(now, &mut effects);
@@ -138,7 +150,8 @@ impl Book {
         let pods = self.pods.values().filter_map(|pod| changes_at(pod, now)).min();
         let status = self.status_wake(now);
         let let_go = self.emptied.map(|emptied| emptied + LET_GO).filter(|_| self.finalizer != Some(false));
-        [self.engine.wake(), self.claim_wake, pods, status, let_go].into_iter().flatten().min()
+        let judges = self.judges.wake();
+        [self.engine.wake(), self.claim_wake, pods, judges, status, let_go].into_iter().flatten().min()
     }
 
     fn name(&self) -> &str {
@@ -148,10 +161,10 @@ impl Book {
     fn take(&mut self, heard: Heard, now: Timestamp, inputs: &mut Vec<Input>, effects: &mut Vec<Effect>) {
         match heard {
             Heard::Pods(pods) => {
-                let set = self.settings.set.clone();
-                let own = pods.into_iter().filter_map(|pod| Some((seen(&set, &pod, now)?, pod)));
+                let own = pods.into_iter().filter_map(|pod| Some((self.seen(&pod, now)?, pod)));
                 let (seen, pods): (Vec<_>, Vec<_>) = own.unzip();
                 self.pods = seen.iter().map(|seen| seen.slot).zip(pods).collect();
+                self.judges.retain(&self.pods.keys().copied().collect());
                 inputs.push(Input::Listed(seen));
                 if !self.listed {
                     self.listed = true;
@@ -163,7 +176,7 @@ impl Book {
                 }
             }
             Heard::Pod(pod) => {
-                if let Some(seen) = seen(self.name(), &pod, now) {
+                if let Some(seen) = self.seen(&pod, now) {
                     self.pods.insert(seen.slot, pod);
                     inputs.push(Input::Pod(seen));
                 }
@@ -176,6 +189,7 @@ impl Book {
                         self.pods.remove(&slot);
                     }
                     self.writes.gone(slot, &uid);
+                    self.judges.forget(slot, &uid);
                     inputs.push(Input::PodGone { slot, uid });
                 }
             }
@@ -238,13 +252,20 @@ impl Book {
         }
     }
 
+    /// A Pod as the engine knows it; `None`: it is none of the set's own.
+    fn seen(&mut self, pod: &Pod, now: Timestamp) -> Option<Seen> {
+        let slot = Slot::of_pod(self.name(), pod.metadata.name.as_deref()?)?;
+        let view = self.judges.look(slot, pod, now);
+        seen_as(slot, pod, view, now)
+    }
+
     /// Pods whose facts change by time alone.
-    fn look_again(&self, now: Timestamp, inputs: &mut Vec<Input>) {
-        for pod in self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
-            if changes_at(pod, now).is_none() {
-                inputs.extend(seen(self.name(), pod, now).map(Input::Pod));
-            }
-        }
+    fn look_again(&mut self, now: Timestamp, inputs: &mut Vec<Input>) {
+        let overdue = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() && changes_at(pod, now).is_none();
+        let mut slots: BTreeSet<Slot> = self.judges.due(now).into_iter().collect();
+        slots.extend(self.pods.iter().filter(|(_, pod)| overdue(pod)).map(|(slot, _)| *slot));
+        let pods: Vec<Arc<Pod>> = slots.iter().filter_map(|slot| self.pods.get(slot).cloned()).collect();
+        inputs.extend(pods.iter().filter_map(|pod| self.seen(pod, now)).map(Input::Pod));
     }
 
     fn plan_claims(&mut self, now: Timestamp, inputs: &mut Vec<Input>, effects: &mut Vec<Effect>) {
@@ -337,24 +358,26 @@ impl Book {
     fn warn(&self, slot: Slot, warning: Warning) -> Option<Notice> {
         let uid = self.pods.get(&slot).and_then(|pod| pod.metadata.uid.clone())?;
         let (reason, message) = words(warning);
-        Some(Notice {
-            namespace: self.set.metadata.namespace.clone().unwrap_or_default(),
-            kind: "Pod",
-            name: slot.pod_name(self.name()),
-            uid,
-            reason,
-            message: message.to_owned(),
-        })
+        Some(self.notice(slot, uid, reason, message.to_owned()))
     }
 
-    /// A claim on which a Pod never started may be why.
+    fn notice(&self, slot: Slot, uid: String, reason: &'static str, message: String) -> Notice {
+        let namespace = self.set.metadata.namespace.clone().unwrap_or_default();
+        Notice { namespace, kind: "Pod", name: slot.pod_name(self.name()), uid, reason, message }
+    }
+
+    /// A claim on which a Pod never started may be why, unless that is known to be something else.
     fn spoil_claims(&mut self) {
-        let never = |life: &Life| match life {
-            Life::Draining { why, .. } | Life::Deregistered { why } => *why == Why::NeverStarted,
-            Life::Requested | Life::Registered { .. } | Life::Idle { .. } | Life::Busy { .. } | Life::Gone => false,
+        let by_claim = |runner: &&Runner| {
+            matches!(
+                runner.life.why(),
+                Some(
+                    Why::NeverStarted
+                        | Why::NeverWorks(Cause::VolumeMissing | Cause::VolumeAttach | Cause::VolumeMount)
+                )
+            )
         };
-        let spoilt: Vec<Slot> =
-            self.engine.runners().filter(|runner| never(&runner.life)).map(|runner| runner.slot).collect();
+        let spoilt: Vec<Slot> = self.engine.runners().filter(by_claim).map(|runner| runner.slot).collect();
         for slot in spoilt {
             self.claims.spoil(slot);
         }

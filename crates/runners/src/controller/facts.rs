@@ -5,26 +5,36 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
+use super::judges::{View, first_sight};
 use crate::engine::Seen;
 use crate::ids::Slot;
-use crate::life::{EndClass, Ended, PodFacts, Record};
+use crate::life::{EndClass, Ended, Outlook, PodFacts, Record};
 use crate::set::RUNNER_CONTAINER;
 
 /// A Pod whose grace is over by so much and whose containers still seem to run is on a node that is lost.
 const LOST: SignedDuration = SignedDuration::from_mins(1);
 
-/// The Pod as the engine of its set knows it; `None`: it is none of the set's own.
+/// The Pod as the engine of its set knows it, for who sees it once; `None`: it is none of the set's own.
 #[must_use]
 pub fn seen(set: &str, pod: &Pod, now: Timestamp) -> Option<Seen> {
     let slot = Slot::of_pod(set, pod.metadata.name.as_deref()?)?;
-    let none = BTreeMap::new();
-    let record = Record::parse(pod.metadata.annotations.as_ref().unwrap_or(&none));
-    Some(Seen { slot, record, facts: facts(pod, now)? })
+    seen_as(slot, pod, first_sight(pod, now), now)
 }
 
-/// What the Pod says; `None`: it was never in a cluster.
+/// The Pod of a slot, with what its judge says of it.
+pub(super) fn seen_as(slot: Slot, pod: &Pod, view: View, now: Timestamp) -> Option<Seen> {
+    let none = BTreeMap::new();
+    let record = Record::parse(pod.metadata.annotations.as_ref().unwrap_or(&none));
+    Some(Seen { slot, record, facts: facts_as(pod, view, now)? })
+}
+
+/// What the Pod says to who sees it once; `None`: it was never in a cluster.
 #[must_use]
 pub fn facts(pod: &Pod, now: Timestamp) -> Option<PodFacts> {
+    facts_as(pod, first_sight(pod, now), now)
+}
+
+fn facts_as(pod: &Pod, view: View, now: Timestamp) -> Option<PodFacts> {
     let uid = pod.metadata.uid.clone()?;
     let status = pod.status.as_ref();
     let scheduled = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
@@ -33,10 +43,14 @@ pub fn facts(pod: &Pod, now: Timestamp) -> Option<PodFacts> {
         .map(|running| running.started_at.as_ref().map_or(now, |time| time.0));
     let deleting_since = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let reason = status.and_then(|status| status.reason.as_deref()).unwrap_or_default();
-    let ended = ended(pod, scheduled, now);
+    let ended = ended(pod, &view, scheduled, now);
     let overdue = deleting_since.is_some_and(|end| end + LOST <= now);
     let node_lost = ended.is_none() && scheduled && (reason == "NodeLost" || overdue);
-    Some(PodFacts { uid, scheduled, running_since, deleting_since, ended, node_lost })
+    let outlook = match view {
+        View::Settled(outlook) => outlook,
+        View::Settling(fault) => Outlook::Troubled(fault),
+    };
+    Some(PodFacts { uid, scheduled, running_since, deleting_since, ended, node_lost, outlook })
 }
 
 /// When the facts change although the Pod does not.
@@ -52,35 +66,25 @@ fn runner(pod: &Pod) -> Option<&ContainerStatus> {
 }
 
 /// As upstream's buckets have it: the phase, or the runner's container although others run on, or a deletion before any
-/// node had it.
-fn ended(pod: &Pod, scheduled: bool, now: Timestamp) -> Option<Ended> {
+/// node had it. A bad end is none before its cause has settled.
+fn ended(pod: &Pod, view: &View, scheduled: bool, now: Timestamp) -> Option<Ended> {
     let status = pod.status.as_ref();
     let exit = runner(pod).and_then(|container| container.state.as_ref()?.terminated.as_ref());
     let at = exit.and_then(|exit| exit.finished_at.as_ref()).map_or(now, |time| time.0);
-    let by_cluster = disrupted(pod);
-    let class = |code: Option<i32>| match code {
-        Some(0) => EndClass::Success,
-        _ if by_cluster => EndClass::Infrastructure,
-        _ => EndClass::of_failure(status.and_then(|status| status.reason.as_deref()).unwrap_or_default()),
-    };
-    match status.and_then(|status| status.phase.as_deref()).unwrap_or_default() {
+    let code = exit.map(|exit| exit.exit_code);
+    let class = match (status.and_then(|status| status.phase.as_deref()).unwrap_or_default(), code) {
         // Its containers are not told: nobody will tell any more.
-        "Succeeded" => Some(Ended { class: class(exit.map_or(Some(0), |exit| Some(exit.exit_code))), at }),
-        "Failed" => Some(Ended { class: class(exit.map(|exit| exit.exit_code)), at }),
-        _ if exit.is_some() => Some(Ended { class: class(exit.map(|exit| exit.exit_code)), at }),
-        _ if pod.metadata.deletion_timestamp.is_some() && !scheduled => {
-            Some(Ended { class: EndClass::Infrastructure, at: now })
+        ("Succeeded", None) | (_, Some(0)) => EndClass::Success,
+        ("Succeeded" | "Failed", _) | (_, Some(_)) => match view {
+            View::Settling(_) => return None,
+            View::Settled(outlook) => outlook.hopeless().map_or(EndClass::Runner, |fault| EndClass::of(fault.cause)),
+        },
+        (_, None) if pod.metadata.deletion_timestamp.is_some() && !scheduled => {
+            return Some(Ended { class: EndClass::Infrastructure, at: now });
         }
-        _ => None,
-    }
-}
-
-/// The cluster has taken it: evicted, preempted, its node drained or gone.
-fn disrupted(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut disruptions =
-        conditions.filter(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
-    disruptions.next().is_some()
+        (_, None) => return None,
+    };
+    Some(Ended { class, at })
 }
 
 #[cfg(test)]
@@ -93,7 +97,7 @@ pub(super) mod tests {
     pub(in crate::controller) fn pod(change: impl FnOnce(&mut Value)) -> Pod {
         let mut pod = json!({
             "metadata": {"name": "linux-3", "uid": "u"},
-            "spec": {"containers": [{"name": "runner"}], "nodeName": "n"},
+            "spec": {"containers": [{"name": "runner"}], "nodeName": "n", "restartPolicy": "Never"},
             "status": {"phase": "Running", "containerStatuses": [
                 {"name": "runner", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                  "state": {"running": {"startedAt": "2027-01-15T07:00:00Z"}}},
@@ -122,11 +126,16 @@ pub(super) mod tests {
     #[test]
     fn a_pod_has_ended_when_upstream_counts_it_as_completed() {
         type Change = fn(&mut Value);
-        let cases: [(&str, Change, EndClass); 8] = [
+        let cases: [(&str, Change, EndClass); 9] = [
             ("its sidecar runs on", |p| p["status"]["containerStatuses"][0]["state"] = exit(0), EndClass::Success),
             ("crashed", |p| p["status"]["containerStatuses"][0]["state"] = exit(137), EndClass::Runner),
             ("succeeded", |p| p["status"] = json!({"phase": "Succeeded"}), EndClass::Success),
             ("failed", |p| p["status"] = json!({"phase": "Failed"}), EndClass::Runner),
+            (
+                "refused",
+                |p| p["status"] = json!({"phase": "Failed", "reason": "NodeAffinity"}),
+                EndClass::Infrastructure,
+            ),
             ("evicted", |p| p["status"] = json!({"phase": "Failed", "reason": "Evicted"}), EndClass::Infrastructure),
             (
                 "out of something",
@@ -157,6 +166,25 @@ pub(super) mod tests {
         for phase in ["Pending", "Unknown", ""] {
             assert_eq!(class(&pod(|p| p["status"] = json!({"phase": phase}))), None, "{phase}");
         }
+    }
+
+    /// The kubelet's word comes after the container's end: exit code 137 is not the runner's doing.
+    #[test]
+    fn a_bad_end_is_told_when_its_cause_has_settled() {
+        let mut judges = super::super::judges::Judges::default();
+        let mut class = |pod: &Pod, now| {
+            let view = judges.look(Slot(3), pod, now);
+            seen_as(Slot(3), pod, view, now).unwrap().facts.ended.map(|ended| ended.class)
+        };
+        let killed = pod(|p| p["status"]["containerStatuses"][0]["state"] = exit(137));
+        let evicted = pod(|p| {
+            p["status"]["containerStatuses"][0]["state"] = exit(137);
+            p["status"]["phase"] = json!("Failed");
+            p["status"]["reason"] = json!("Evicted");
+        });
+        assert_eq!(class(&killed, NOW), None);
+        assert_eq!(class(&evicted, NOW + SignedDuration::from_millis(120)), None);
+        assert_eq!(class(&evicted, NOW + SignedDuration::from_millis(200)), Some(EndClass::Infrastructure));
     }
 
     /// ARC 1307, 1369, 1575, 3010: the node is gone, the containers seem to run, and nobody will ever say otherwise.

@@ -168,6 +168,13 @@ pub enum Effect {
     Notice(Notice),
     /// Someone has come so far after so long.
     Took(Stage, SignedDuration),
+    /// A runner has failed before its first job.
+    Failed {
+        /// The identifier of the cause.
+        cause: &'static str,
+        /// Whose matter it is.
+        category: &'static str,
+    },
 }
 
 /// A warning as people read it: a word and a sentence.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::SignedDuration;
+use minke_core::judgement::Cause;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::failures::{NAMELESS, UNKNOWN};
 use super::stages::Stage;
 use crate::demand::SetKey;
 use crate::plan::{Counts, Hold, HoldReason};
@@ -46,6 +48,14 @@ struct HeldBy {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCause {
+    namespace: String,
+    runnerset: String,
+    cause: &'static str,
+    category: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfCall {
     call: &'static str,
     outcome: &'static str,
@@ -73,6 +83,8 @@ pub struct Metrics {
     orphans: Family<OfSet, Gauge>,
     claims: Family<OfSet, Gauge>,
     stray: Gauge,
+    failed: Family<ByCause, Counter>,
+    troubled: Family<ByCause, Gauge>,
     took: Histograms<AtStage>,
     waits: Histogram,
     pass: Histogram,
@@ -103,6 +115,8 @@ impl Default for Metrics {
             orphans: Family::default(),
             claims: Family::default(),
             stray: Gauge::default(),
+            failed: Family::default(),
+            troubled: Family::default(),
             took: histograms(),
             waits: Histogram::new(BUCKETS),
             pass: Histogram::new([0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0]),
@@ -122,6 +136,10 @@ impl Default for Metrics {
         registry.register("orphaned_registrations", leaks, metrics.orphans.clone());
         registry.register("claims", "Claims for work volumes", metrics.claims.clone());
         registry.register("stray_pods", "Pods of sets that are no more", metrics.stray.clone());
+        let failed = "Runners that failed before their first job, by the cause that the Pod shows";
+        registry.register("failed_runners", failed, metrics.failed.clone());
+        let troubled = "Runners on their way whose Pods are in trouble, by cause";
+        registry.register("troubled_runners", troubled, metrics.troubled.clone());
         let took = "Seconds from when a runner was wanted until it got this far";
         registry.register("stage_seconds", took, metrics.took.clone());
         let waits = "Seconds from a job's queueing until it got a runner";
@@ -173,6 +191,17 @@ impl Metrics {
         self.pass.observe(seconds);
     }
 
+    /// A runner has failed before its first job.
+    pub fn failed(&self, key: &SetKey, cause: &'static str, category: &'static str) {
+        self.failed.get_or_create(&by_cause(key, cause, category)).inc();
+    }
+
+    /// So many runners on their way are in trouble for this.
+    pub fn troubled(&self, key: &SetKey, cause: Cause, runners: usize) {
+        let labels = by_cause(key, cause.as_str(), cause.category().as_str());
+        self.troubled.get_or_create(&labels).set(i64::try_from(runners).unwrap_or(i64::MAX));
+    }
+
     /// A set is no more.
     pub fn forget(&self, key: &SetKey) {
         let of = OfSet { namespace: key.namespace.clone(), runnerset: key.name.clone() };
@@ -185,6 +214,12 @@ impl Metrics {
         }
         for reason in HoldReason::ALL {
             self.holds.remove(&held_by(key, reason));
+        }
+        let named = Cause::ALL.iter().map(|cause| (cause.as_str(), cause.category().as_str()));
+        for (cause, category) in named.chain(NAMELESS.map(|why| (why, UNKNOWN))) {
+            let labels = by_cause(key, cause, category);
+            self.troubled.remove(&labels);
+            self.failed.remove(&labels);
         }
     }
 
@@ -251,6 +286,10 @@ impl Metrics {
     }
 }
 
+fn by_cause(key: &SetKey, cause: &'static str, category: &'static str) -> ByCause {
+    ByCause { namespace: key.namespace.clone(), runnerset: key.name.clone(), cause, category }
+}
+
 fn held_by(key: &SetKey, reason: HoldReason) -> HeldBy {
     HeldBy { namespace: key.namespace.clone(), runnerset: key.name.clone(), reason: format!("{reason:?}") }
 }
@@ -268,16 +307,20 @@ mod tests {
         let counts = Counts { idle: 3, ..Counts::default() };
         metrics.pass(&key, counts, &[hold], 0, 0, 0.001);
         metrics.took(&key, Stage::Created, SignedDuration::from_millis(1500));
+        metrics.troubled(&key, Cause::Unschedulable, 2);
+        metrics.failed(&key, "ImageNotFound", "configuration");
         let text = metrics.text();
         let idle = r#"minke_runners_runners{namespace="ci",runnerset="linux",state="idle"} 3"#;
         let held = r#"minke_runners_holds{namespace="ci",runnerset="linux",reason="AtMax"} 1"#;
         let took = r#"minke_runners_stage_seconds_bucket{le="2.0",namespace="ci",runnerset="linux",stage="created"} 1"#;
-        for line in [idle, held, took] {
+        let troubled = r#"minke_runners_troubled_runners{namespace="ci",runnerset="linux",cause="Unschedulable",category="infrastructure"} 2"#;
+        let failed = r#"minke_runners_failed_runners_total{namespace="ci",runnerset="linux",cause="ImageNotFound",category="configuration"} 1"#;
+        for line in [idle, held, took, troubled, failed] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         metrics.pass(&key, counts, &[], 0, 0, 0.001);
         assert!(metrics.text().contains(&held.replace("} 1", "} 0")), "what was held is not any more");
         metrics.forget(&key);
-        assert!(!metrics.text().contains(r#"state="idle""#));
+        assert!(!metrics.text().contains(r#"state="idle""#) && !metrics.text().contains("cause="));
     }
 }

@@ -19,7 +19,9 @@
 mod book;
 mod cluster;
 mod facts;
+mod failures;
 mod forges;
+mod judges;
 mod kube;
 mod messages;
 mod metrics;

@@ -132,6 +132,7 @@ impl Performer {
                 });
             }
             Effect::Took(stage, took) => self.metrics.took(&self.key, stage, took),
+            Effect::Failed { cause, category } => self.metrics.failed(&self.key, cause, category),
             // The lists of a scope are shared: who has all sets asks.
             Effect::ListRunners => {}
         }

@@ -1,10 +1,12 @@
 //! One set's task: hears, asks the book, begins what it wants.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use minke_core::clock::Clock;
+use minke_core::judgement::Cause;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -33,6 +35,7 @@ impl SetTask {
     pub(super) async fn run(mut self) {
         let mut tasks = JoinSet::new();
         let mut spec = Arc::new(self.book.set().spec.clone());
+        let mut shown = BTreeMap::new();
         loop {
             let wake = self.book.wake(self.clock.now());
             let mut heard = Vec::new();
@@ -55,6 +58,7 @@ impl SetTask {
             let engine = self.book.engine();
             let (orphans, claims) = (engine.orphans().len(), self.book.claims());
             self.performer.metrics.pass(&self.performer.key, engine.counts(), engine.holds(), orphans, claims, took);
+            shown = self.show_troubles(&shown);
             if self.book.set().spec != *spec {
                 spec = Arc::new(self.book.set().spec.clone());
             }
@@ -67,6 +71,23 @@ impl SetTask {
                 }
             }
         }
+    }
+
+    /// What was shown and is no more is shown as none.
+    fn show_troubles(&self, shown: &BTreeMap<Cause, usize>) -> BTreeMap<Cause, usize> {
+        let mut troubles = BTreeMap::new();
+        for runner in self.book.engine().runners().filter(|runner| runner.available()) {
+            if let Some(fault) = runner.fault() {
+                *troubles.entry(fault.cause).or_default() += 1;
+            }
+        }
+        for cause in shown.keys().chain(troubles.keys()) {
+            let runners = troubles.get(cause).copied().unwrap_or(0);
+            if shown.get(cause) != Some(&runners) {
+                self.performer.metrics.troubled(&self.performer.key, *cause, runners);
+            }
+        }
+        troubles
     }
 }
 

@@ -10,7 +10,7 @@ use super::inputs::{Command, Input, Seen, Settings, Warning};
 use super::orphans::Orphans;
 use crate::demand::{Change, Demand};
 use crate::ids::{RunnerId, Slot};
-use crate::life::{Action, Event, Life, Record, Removal, Runner, step};
+use crate::life::{Action, Event, Fault, Life, Record, Removal, Runner, step};
 use crate::plan::{Blocked, Counts, Hold, HoldReason, Memory, Plan, Snapshot, Wanted, plan};
 
 /// How often the forge's runners are listed while there are any, and while there are none.
@@ -134,6 +134,12 @@ impl Engine {
     #[must_use]
     pub fn holds(&self) -> &[Hold] {
         &self.holds
+    }
+
+    /// What was wrong with the runner of the template that failed last, while they fail in a row.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.memory.breaker.fault()
     }
 
     /// The registrations without a Pod.

@@ -1,6 +1,9 @@
 //! What a Pod says about its runner.
 
+use std::fmt;
+
 use jiff::Timestamp;
+use minke_core::judgement::{Category, Cause};
 
 /// Whose doing an end was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,27 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
+/// What is wrong with a Pod, as the core's judgement names it for everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The root.
+    pub cause: Cause,
+    /// To whom it happened, with the cluster's own words: one line.
+    pub evidence: String,
+}
+
+/// What is to be expected of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Outlook {
+    /// Nothing is wrong that is known.
+    #[default]
+    Fine,
+    /// Something is wrong that may heal.
+    Troubled(Fault),
+    /// It will never work; if it has ended, that is why.
+    Hopeless(Fault),
+}
+
 /// The Pod as the cache has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
@@ -37,25 +61,51 @@ pub struct PodFacts {
     pub ended: Option<Ended>,
     /// Its node is gone, or silent and given up by the cluster: nobody will tell how the Pod ended.
     pub node_lost: bool,
+    /// What is to be expected of it.
+    pub outlook: Outlook,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.cause, self.cause.category(), self.evidence)
+    }
+}
+
+impl Outlook {
+    /// What is wrong.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Fine => None,
+            Self::Troubled(fault) | Self::Hopeless(fault) => Some(fault),
+        }
+    }
+
+    /// Why it will never work.
+    #[must_use]
+    pub fn hopeless(&self) -> Option<&Fault> {
+        match self {
+            Self::Fine | Self::Troubled(_) => None,
+            Self::Hopeless(fault) => Some(fault),
+        }
+    }
 }
 
 impl EndClass {
-    /// The class of a Pod that failed, by its reason: upstream's words for what the cluster does to Pods.
+    /// Whose doing an end of this cause is: the cluster's if the next Pod of the template may well fare better, for the Pod's
+    /// place was taken, refused or lost. A registry that does not answer is nobody's fault, but all Pods of the template
+    /// meet it: that holds the next ones back as well.
     #[must_use]
-    pub fn of_failure(reason: &str) -> Self {
-        const CLUSTER: &[&str] = &[
-            "Evicted",
-            "NodeAffinity",
-            "NodeLost",
-            "NodeShutdown",
-            "Preempting",
-            "Preempted",
-            "Shutdown",
-            "Terminated",
-            "UnexpectedAdmissionError",
-            "DisruptionTarget",
-        ];
-        if reason.starts_with("OutOf") || CLUSTER.contains(&reason) { Self::Infrastructure } else { Self::Runner }
+    pub fn of(cause: Cause) -> Self {
+        let place = matches!(
+            cause,
+            Cause::OutOfResource | Cause::AdmissionRejected | Cause::ExitUnknown | Cause::RestartedDespiteNever
+        );
+        if place || cause.is_disruption() || cause.category() == Category::Cancelled {
+            Self::Infrastructure
+        } else {
+            Self::Runner
+        }
     }
 }
 
@@ -65,11 +115,19 @@ mod tests {
 
     #[test]
     fn what_the_cluster_does_is_no_failure_of_the_runner() {
-        for reason in ["Evicted", "OutOfcpu", "OutOfpods", "Preempting", "NodeShutdown"] {
-            assert_eq!(EndClass::of_failure(reason), EndClass::Infrastructure, "{reason}");
+        for cause in [Cause::Evicted, Cause::OutOfResource, Cause::Preempted, Cause::NodeShutdown, Cause::Deleted] {
+            assert_eq!(EndClass::of(cause), EndClass::Infrastructure, "{cause}");
         }
-        for reason in ["", "Error", "OOMKilled", "DeadlineExceeded"] {
-            assert_eq!(EndClass::of_failure(reason), EndClass::Runner, "{reason}");
+        for cause in [
+            Cause::ContainerFailed,
+            Cause::PodFailed,
+            Cause::OomKilled,
+            Cause::DeadlineExceeded,
+            Cause::ImageNotFound,
+            Cause::RegistryUnavailable,
+            Cause::Unschedulable,
+        ] {
+            assert_eq!(EndClass::of(cause), EndClass::Runner, "{cause}");
         }
     }
 }

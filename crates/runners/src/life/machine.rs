@@ -190,9 +190,15 @@ impl Step<'_> {
             (Life::Registered { id } | Life::Idle { id }, None) if self.runner.deleting() => {
                 self.drain(id, Why::PodDeleted, self.now);
             }
+            // One that the forge sees works, whatever another of its containers does.
+            (Life::Registered { id }, None) => {
+                let hopeless = self.runner.pod.as_ref().and_then(|pod| pod.outlook.hopeless());
+                if let Some(cause) = hopeless.map(|fault| fault.cause) {
+                    self.drain(id, Why::NeverWorks(cause), self.now);
+                }
+            }
             (
-                Life::Registered { .. }
-                | Life::Idle { .. }
+                Life::Idle { .. }
                 | Life::Busy { .. }
                 | Life::Requested
                 | Life::Draining { .. }

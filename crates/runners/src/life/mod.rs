@@ -3,7 +3,7 @@
 //! ```text
 //!            registered          online at the forge         job started
 //! Requested ───────────► Registered ─────────────────► Idle ─────────────► Busy
-//!     │ no answer            │ never starts, fails       │ retired, vanished │ job completed, Pod ended
+//!     │ no answer            │ will never work, fails    │ retired, vanished │ job completed, Pod ended
 //!     │                      └──────────┬────────────────┴───────────────────┘
 //!     │                                 ▼        the forge says: busy
 //!     │                             Draining ───────────────────────► Busy
@@ -23,11 +23,11 @@ mod record;
 mod state;
 mod timing;
 
-pub use facts::{EndClass, Ended, PodFacts};
+pub use facts::{EndClass, Ended, Fault, Outlook, PodFacts};
 pub use machine::{Action, Event, Removal, step};
 pub use record::{
-    ANNOTATION_ID, ANNOTATION_JOB, ANNOTATION_SINCE, ANNOTATION_STATE, ANNOTATION_TEMPLATE, ANNOTATION_WHY, BadRecord,
-    Record,
+    ANNOTATION_CAUSE, ANNOTATION_ID, ANNOTATION_JOB, ANNOTATION_SINCE, ANNOTATION_STATE, ANNOTATION_TEMPLATE,
+    ANNOTATION_WHY, BadRecord, Record,
 };
 pub use state::{Life, Runner, Why};
 pub use timing::Timing;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use minke_core::judgement::Cause;
 
 use super::facts::{EndClass, PodFacts};
 use super::state::{Life, Runner, Why};
@@ -21,6 +22,8 @@ pub const ANNOTATION_ID: &str = "runners.minke.dev/id";
 pub const ANNOTATION_JOB: &str = "runners.minke.dev/job";
 /// Why it goes.
 pub const ANNOTATION_WHY: &str = "runners.minke.dev/why";
+/// Why it will never work: the identifier of a cause.
+pub const ANNOTATION_CAUSE: &str = "runners.minke.dev/cause";
 /// The hash of its template.
 pub const ANNOTATION_TEMPLATE: &str = "runners.minke.dev/template";
 
@@ -90,6 +93,7 @@ impl Record {
             (ANNOTATION_ID, self.life.id().map(|id| id.to_string())),
             (ANNOTATION_JOB, job.map(|job| job.to_string())),
             (ANNOTATION_WHY, why.map(|why| why.word().to_owned())),
+            (ANNOTATION_CAUSE, why.and_then(Why::cause).map(|cause| cause.as_str().to_owned())),
             (ANNOTATION_TEMPLATE, Some(self.template.clone())),
         ])
     }
@@ -107,7 +111,12 @@ impl Record {
         };
         let why = || {
             let text = get(ANNOTATION_WHY)?;
-            Why::parse(text).ok_or_else(|| BadRecord::Unknown(ANNOTATION_WHY, text.to_owned()))
+            if text != Why::NEVER_WORKS {
+                return Why::parse(text).ok_or_else(|| BadRecord::Unknown(ANNOTATION_WHY, text.to_owned()));
+            }
+            let cause = get(ANNOTATION_CAUSE)?;
+            let known = Cause::parse(cause).map(Why::NeverWorks);
+            known.ok_or_else(|| BadRecord::Unknown(ANNOTATION_CAUSE, cause.to_owned()))
         };
         let since = get(ANNOTATION_SINCE)?;
         let since = since.parse().map_err(|_| BadRecord::Unknown(ANNOTATION_SINCE, since.to_owned()))?;
@@ -134,6 +143,8 @@ impl Record {
 }
 
 impl Why {
+    const NEVER_WORKS: &str = "NeverWorks";
+    /// All but those with a cause.
     const ALL: [Self; 12] = [
         Self::Done,
         Self::Surplus,
@@ -156,6 +167,7 @@ impl Why {
             Self::Done => "Done",
             Self::Surplus => "Surplus",
             Self::Stale => "StaleTemplate",
+            Self::NeverWorks(_) => Self::NEVER_WORKS,
             Self::NeverStarted => "NeverStarted",
             Self::NeverOnline => "NeverOnline",
             Self::Vanished => "RegistrationVanished",
@@ -165,6 +177,23 @@ impl Why {
             Self::Ended(EndClass::Runner) => "RunnerFailed",
             Self::Ended(EndClass::Infrastructure) => "Evicted",
             Self::Unreadable => "UnreadableState",
+        }
+    }
+
+    /// The judgement's cause, if it is for one.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            Self::NeverWorks(cause) => Some(cause),
+            Self::Done
+            | Self::Surplus
+            | Self::Stale
+            | Self::NeverStarted
+            | Self::NeverOnline
+            | Self::Vanished
+            | Self::PodDeleted
+            | Self::NodeLost
+            | Self::Ended(_)
+            | Self::Unreadable => None,
         }
     }
 
@@ -187,9 +216,10 @@ mod tests {
             Life::Busy { id, job: None },
             Life::Busy { id, job: Some(JobId(9)) },
         ];
-        lives.extend(Why::ALL.into_iter().map(|why| Life::Deregistered { why }));
+        let whys = || Why::ALL.into_iter().chain(Cause::ALL.iter().map(|cause| Why::NeverWorks(*cause)));
+        lives.extend(whys().map(|why| Life::Deregistered { why }));
         let draining = |why| Life::Draining { id, why, tries: 0, due: SINCE };
-        lives.extend(Why::ALL.into_iter().filter(|why| *why != Why::Done).map(draining));
+        lives.extend(whys().filter(|why| *why != Why::Done).map(draining));
         lives
     }
 
@@ -228,6 +258,11 @@ mod tests {
             bad.insert(key.to_owned(), value.to_owned());
             assert_eq!(Record::parse(&bad), Err(BadRecord::Unknown(key, value.to_owned())));
         }
+        let mut doomed = written(&record(Life::Deregistered { why: Why::NeverWorks(Cause::ImageNotFound) }));
+        doomed.insert(ANNOTATION_CAUSE.to_owned(), "Gremlins".to_owned());
+        assert_eq!(Record::parse(&doomed), Err(BadRecord::Unknown(ANNOTATION_CAUSE, "Gremlins".to_owned())));
+        doomed.remove(ANNOTATION_CAUSE);
+        assert_eq!(Record::parse(&doomed), Err(BadRecord::Missing(ANNOTATION_CAUSE)));
         for key in [ANNOTATION_STATE, ANNOTATION_SINCE, ANNOTATION_ID, ANNOTATION_TEMPLATE] {
             let mut bad = good.clone();
             bad.remove(key);

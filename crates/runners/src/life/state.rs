@@ -1,8 +1,9 @@
 //! The states, and what each means for others.
 
 use jiff::Timestamp;
+use minke_core::judgement::Cause;
 
-use super::facts::{EndClass, PodFacts};
+use super::facts::{EndClass, Fault, PodFacts};
 use super::timing::Timing;
 use crate::ids::{JobId, RunnerId, Slot};
 
@@ -15,6 +16,8 @@ pub enum Why {
     Surplus,
     /// The template has changed.
     Stale,
+    /// Its Pod will never work: what the judgement of it says.
+    NeverWorks(Cause),
     /// Its Pod did not start in time.
     NeverStarted,
     /// Its Pod runs and the forge never saw it.
@@ -90,7 +93,35 @@ pub struct Runner {
     pub pod: Option<PodFacts>,
 }
 
+impl Why {
+    /// It goes without having had a job, by a fault of its own, of its template, or of what all of the template need.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        match self {
+            Self::NeverWorks(cause) => EndClass::of(cause) == EndClass::Runner,
+            Self::NeverStarted | Self::NeverOnline | Self::Ended(EndClass::Runner) => true,
+            Self::Done
+            | Self::Surplus
+            | Self::Stale
+            | Self::Vanished
+            | Self::PodDeleted
+            | Self::NodeLost
+            | Self::Ended(EndClass::Success | EndClass::Infrastructure)
+            | Self::Unreadable => false,
+        }
+    }
+}
+
 impl Life {
+    /// Why it goes, once it does.
+    #[must_use]
+    pub fn why(&self) -> Option<Why> {
+        match self {
+            Self::Draining { why, .. } | Self::Deregistered { why } => Some(*why),
+            Self::Requested | Self::Registered { .. } | Self::Idle { .. } | Self::Busy { .. } | Self::Gone => None,
+        }
+    }
+
     /// The registration.
     #[must_use]
     pub fn id(&self) -> Option<RunnerId> {
@@ -184,6 +215,12 @@ impl Runner {
         let ended = pod.ended.map(|ended| ended.at.max(self.since) + timing.ended);
         let lost = pod.node_lost.then(|| self.since + timing.node_lost);
         ended.or(lost)
+    }
+
+    /// What is wrong with its Pod.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.pod.as_ref()?.outlook.fault()
     }
 
     /// Its node is lost.

@@ -6,14 +6,16 @@
 //!    ▲                                                      │ one canary at a time
 //!    └──────────────────────────────────────────────────────┘ a runner gets a job, or stays idle
 //! ```
-//! What the cluster did to a Pod (evicted, preempted, out of something) is no failure of the template.
+//! What the cluster did to a Pod (evicted, preempted, out of something) is no failure of the template
+//! ([`EndClass::of`](crate::life::EndClass::of)). The newest failure that the core's judgement has a name for is kept, for
+//! whoever asks why.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::Slot;
-use crate::life::{EndClass, Life, Runner, Why};
+use crate::life::{Fault, Life, Runner};
 
 /// So many failures in a row are bad luck.
 pub const TOLERATED: u32 = 2;
@@ -32,6 +34,8 @@ pub struct Breaker {
     last: Option<Timestamp>,
     /// Those that were counted and can still be seen: their slots, and the Pod of each once it was seen.
     counted: BTreeMap<Slot, Option<String>>,
+    /// What was wrong with the Pod that failed last, of those that say it.
+    fault: Option<Fault>,
 }
 
 /// How many may be created.
@@ -54,6 +58,12 @@ impl Breaker {
         self.failures
     }
 
+    /// What was wrong with the Pod that failed last, while there are failures in a row.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
     /// Takes in what can be seen. The same runners change nothing a second time.
     pub(super) fn observe(&mut self, runners: &[Runner], template: &str, now: Timestamp) {
         if self.template != template {
@@ -69,6 +79,7 @@ impl Breaker {
             if !known {
                 self.failures = self.failures.saturating_add(1);
                 self.last = self.last.max(Some(failed));
+                self.fault = runner.fault().or(self.fault.as_ref()).cloned();
             }
             seen.insert(runner.slot, pod.or_else(|| before.cloned().flatten()));
         }
@@ -76,6 +87,7 @@ impl Breaker {
         if own().any(|runner| self.works(runner, now)) {
             self.failures = 0;
             self.last = None;
+            self.fault = None;
         }
     }
 
@@ -107,12 +119,7 @@ impl Breaker {
 
 /// When a runner failed without a job, by its own fault.
 fn failed_at(runner: &Runner) -> Option<Timestamp> {
-    match runner.life {
-        Life::Draining { why, .. } | Life::Deregistered { why } => {
-            let failed = matches!(why, Why::Ended(EndClass::Runner) | Why::NeverOnline | Why::NeverStarted);
-            let ended = runner.pod.as_ref().and_then(|pod| pod.ended).map_or(runner.since, |ended| ended.at);
-            failed.then_some(ended)
-        }
-        Life::Requested | Life::Registered { .. } | Life::Idle { .. } | Life::Busy { .. } | Life::Gone => None,
-    }
+    let failed = runner.life.why().is_some_and(|why| why.is_failure());
+    let ended = runner.pod.as_ref().and_then(|pod| pod.ended).map_or(runner.since, |ended| ended.at);
+    failed.then_some(ended)
 }

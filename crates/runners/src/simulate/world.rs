@@ -10,7 +10,7 @@ use super::trace::{Takes, Trace, Variant};
 use crate::demand::{JobEvent, Status};
 use crate::engine::{Command, Engine, ForgeRunner, Input, Seen, Settings};
 use crate::ids::{JobId, RunnerId, Slot};
-use crate::life::{EndClass, Ended, PodFacts, Record, Removal, Timing};
+use crate::life::{EndClass, Ended, Outlook, PodFacts, Record, Removal, Timing};
 
 const SET: &str = "simulated";
 /// After the last job the run goes on for so long at most: a maximum that is too low takes its time.
@@ -282,6 +282,7 @@ impl World<'_> {
                     deleting_since: None,
                     ended: None,
                     node_lost: false,
+                    outlook: Outlook::Fine,
                 };
                 self.outcome.pods += 1;
                 self.pods.insert(slot, Pod { facts, record, id, online: false, job: None, made: self.now });

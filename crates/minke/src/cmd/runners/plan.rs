@@ -12,6 +12,7 @@ use minke_runners::controller::{Forges, GitHubForges, KubeCluster, seen};
 use minke_runners::demand::{JobEvent, Labels, Reach, Router, Serves, SetKey, Status, Told};
 use minke_runners::engine::{Command, Engine, Input};
 use minke_runners::ids::JobId;
+use minke_runners::life::Outlook;
 use minke_runners::set::{self, LABEL_SET, RunnerSet};
 
 use crate::cmd::watch::connect::connect;
@@ -149,6 +150,15 @@ fn told(set: &RunnerSet, engine: &Engine, commands: &[Command], notes: &[String]
         lines.push("  nothing to be done".to_owned());
     }
     lines.extend(done.into_iter().map(|text| format!("  {text}")));
+    for runner in engine.runners().filter(|runner| !runner.deleting()) {
+        let Some(pod) = &runner.pod else { continue };
+        let what = match &pod.outlook {
+            Outlook::Fine => continue,
+            Outlook::Troubled(fault) => format!("in trouble: {fault}"),
+            Outlook::Hopeless(fault) => format!("will never work: {fault}. {}", fault.cause.remedy()),
+        };
+        lines.push(format!("  {}: {what}", runner.slot.pod_name(name)));
+    }
     for hold in engine.holds() {
         let said = status.conditions.iter().find(|condition| condition.reason == format!("{:?}", hold.reason));
         let why = said.map(|condition| condition.message.clone()).unwrap_or_default();

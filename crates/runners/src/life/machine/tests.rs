@@ -1,7 +1,8 @@
-use super::super::facts::Ended;
+use super::super::facts::{Ended, Fault, Outlook};
 use super::*;
 use crate::ids::Slot;
 use jiff::SignedDuration;
+use minke_core::judgement::Cause;
 use proptest::prelude::*;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -20,7 +21,13 @@ fn pod() -> PodFacts {
         deleting_since: None,
         ended: None,
         node_lost: false,
+        outlook: Outlook::Fine,
     }
+}
+
+fn hopeless(pod: PodFacts) -> PodFacts {
+    let fault = Fault { cause: Cause::ImageNotFound, evidence: String::new() };
+    PodFacts { outlook: Outlook::Hopeless(fault), ..pod }
 }
 
 fn ended(class: EndClass) -> PodFacts {
@@ -167,6 +174,29 @@ fn a_node_that_comes_back_saves_its_job() {
     let (back, _) = step(runner(asked), Event::Pod(deleted()), NOW, &timing());
     let (saved, _) = step(back, Event::Removal(Removal::Busy), NOW, &timing());
     assert_eq!(saved.life, Life::Busy { id: ID, job: None });
+}
+
+/// Whoever was never seen by the forge goes with the judgement's cause at once, not at the deadline of its start.
+#[test]
+fn a_pod_that_will_never_work_goes_at_once_unless_it_works() {
+    let never = draining(Why::NeverWorks(Cause::ImageNotFound));
+    let troubled = PodFacts {
+        outlook: Outlook::Troubled(Fault { cause: Cause::Unschedulable, evidence: String::new() }),
+        ..pod()
+    };
+    let registered = Life::Registered { id: ID };
+    for (life, pod, expected) in [
+        (registered, hopeless(pod()), never),
+        (registered, troubled, registered),
+        (registered, hopeless(deleted()), draining(Why::PodDeleted)),
+        (Life::Idle { id: ID }, hopeless(pod()), Life::Idle { id: ID }),
+        (busy(), hopeless(pod()), busy()),
+        (Life::Deregistered { why: Why::Surplus }, hopeless(pod()), Life::Deregistered { why: Why::Surplus }),
+    ] {
+        assert_eq!(after(life, Event::Pod(pod.clone())).0, expected, "{life:?} {pod:?}");
+    }
+    let (_, actions) = after(registered, Event::Pod(hopeless(pod())));
+    assert_eq!(actions, [Action::Remove(ID), Action::Persist]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::life::{EndClass, Ended, PodFacts};
+use crate::life::{EndClass, Ended, Fault, Outlook, PodFacts};
+use minke_core::judgement::Cause;
 use proptest::prelude::*;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -10,7 +11,15 @@ fn at(seconds: i64) -> Timestamp {
 
 fn pod() -> PodFacts {
     let uid = "u".to_owned();
-    PodFacts { uid, scheduled: true, running_since: Some(NOW), deleting_since: None, ended: None, node_lost: false }
+    PodFacts {
+        uid,
+        scheduled: true,
+        running_since: Some(NOW),
+        deleting_since: None,
+        ended: None,
+        node_lost: false,
+        outlook: Outlook::Fine,
+    }
 }
 
 fn runner(slot: u32, life: Life) -> Runner {
@@ -270,6 +279,29 @@ fn a_runner_fails_once_whatever_becomes_of_it() {
         case.memory = case.at(at(second)).memory;
         assert_eq!(case.memory.breaker.failures(), failures, "{what}");
     }
+}
+
+fn never_works(slot: u32, cause: Cause) -> Runner {
+    let outlook = Outlook::Hopeless(Fault { cause, evidence: format!("of {slot}") });
+    let life = Life::Draining { id: id(slot), why: Why::NeverWorks(cause), tries: 1, due: at(30) };
+    Runner { pod: Some(PodFacts { running_since: None, outlook, ..pod() }), since: at(-1), ..runner(slot, life) }
+}
+
+/// The judgement decides: what the next Pod of the template meets as well holds it back, what the cluster did to this one
+/// does not; neither is capacity.
+#[test]
+fn what_will_never_work_is_no_capacity_and_its_cause_is_kept() {
+    let image = (0..3).map(|slot| never_works(slot, Cause::ImageNotFound)).collect();
+    let held = case(image, 5).at(NOW);
+    assert_eq!((slots(&held), reasons(&held)), (vec![], vec![HoldReason::CrashLoop]));
+    let fault = held.memory.breaker.fault().map(|fault| (fault.cause, fault.evidence.as_str()));
+    assert_eq!(fault, Some((Cause::ImageNotFound, "of 2")));
+    let refused = (0..3).map(|slot| never_works(slot, Cause::OutOfResource)).collect();
+    let free = case(refused, 5).at(NOW);
+    assert_eq!((slots(&free), free.memory.breaker.fault()), (vec![3, 4, 5, 6, 7], None));
+    let mut worked = case(vec![Runner { since: at(0), ..busy(4) }], 0);
+    worked.memory = held.memory;
+    assert_eq!(worked.at(NOW).memory.breaker.fault(), None, "one that works ends the row");
 }
 
 #[test]
