@@ -272,6 +272,10 @@ impl Agent {
                 let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
                 let port = free.map_err(Failure::file("finding", Path::new("a free port")))?.port();
                 command.env("KUBELET_PORT", port.to_string()).env("VKUBELET_POD_IP", "127.0.0.1");
+                // It does not start without a certificate to serve with, whatever it is.
+                let pki = kubeconfig.with_file_name("pki");
+                command.env("APISERVER_CERT_LOCATION", pki.join("ca.crt"));
+                command.env("APISERVER_KEY_LOCATION", pki.join("ca.key"));
             }
         }
         command.arg("--kubeconfig").arg(kubeconfig);

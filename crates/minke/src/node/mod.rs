@@ -9,6 +9,7 @@
 
 mod drain;
 mod events;
+pub(crate) mod logind;
 mod serving;
 
 use std::fmt;

@@ -26,6 +26,7 @@ use crate::agent::{self, AgentError, Companion, Mode, Overrides, Readiness, Sett
 use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::node::logind::HeldUp;
 use crate::node::{Backing, NodeRunError, RunningNode, ServingSettings, identity};
 
 /// Pods of one node, as upstream recommends.
@@ -247,10 +248,15 @@ pub(crate) async fn run(args: &NodeCommand, client: &Client) -> Outcome {
         None => cluster::connect(args.kubeconfig.as_deref(), context).await?,
     };
     let cluster = connection.client.clone();
-    match args.provider {
+    let held_up = (!plan.shutdown.is_empty()).then(|| HeldUp::begin(plan.shutdown.total()));
+    let ended = match args.provider {
         ProviderKind::Kubelet => on_kubelet(args, client, plan, cluster).await,
         ProviderKind::Mock => on_mock(args, plan, cluster).await,
+    };
+    if let Some(held_up) = held_up {
+        held_up.let_go().await;
     }
+    ended
 }
 
 /// A node beside an agent.
