@@ -92,20 +92,24 @@ struct Job {
 pub struct Demand {
     jobs: BTreeMap<JobId, Job>,
     lifetimes: Lifetimes,
+    /// Nothing expires before; `None`: nothing does.
+    next: Option<Timestamp>,
 }
 
 impl Demand {
     /// None yet.
     #[must_use]
     pub fn new(lifetimes: Lifetimes) -> Self {
-        Self { jobs: BTreeMap::new(), lifetimes }
+        Self { lifetimes, ..Self::default() }
     }
 
     /// Takes one event. `None`: it says nothing new.
     pub fn apply(&mut self, event: JobEvent, now: Timestamp) -> Option<Change> {
         match self.jobs.entry(event.id) {
             Entry::Vacant(entry) => {
-                entry.insert(Job { status: event.status, since: now, seen: now, source: event.source });
+                let job = Job { status: event.status, since: now, seen: now, source: event.source };
+                expires_too(&mut self.next, &job, &self.lifetimes);
+                entry.insert(job);
                 Some(change(event.id, event.status))
             }
             Entry::Occupied(mut entry) => {
@@ -116,6 +120,7 @@ impl Demand {
                     job.since = now;
                 }
                 job.status = status;
+                expires_too(&mut self.next, job, &self.lifetimes);
                 Some(change(event.id, status))
             }
         }
@@ -137,6 +142,7 @@ impl Demand {
             };
             job.status = Status::Over { runner };
             job.since = now;
+            expires_too(&mut self.next, job, &self.lifetimes);
             changes.push(Change::Over(*id, runner));
         }
         changes
@@ -145,8 +151,12 @@ impl Demand {
     /// Drops what is too old to be true. Jobs that were queued or running end without a word to their runners: only the
     /// forge's word moves those.
     pub fn expire(&mut self, now: Timestamp) {
+        if self.next.is_none_or(|next| now < next) {
+            return;
+        }
         let lifetimes = self.lifetimes;
         self.jobs.retain(|_, job| now < job.expires(&lifetimes));
+        self.next = self.jobs.values().map(|job| job.expires(&lifetimes)).min();
     }
 
     /// The job is somebody else's.
@@ -154,10 +164,10 @@ impl Demand {
         self.jobs.remove(&job);
     }
 
-    /// When something expires.
+    /// Until when nothing expires.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.jobs.values().map(|job| job.expires(&self.lifetimes)).min()
+        self.next
     }
 
     /// How many jobs wait.
@@ -187,6 +197,12 @@ impl Demand {
             Status::Queued | Status::Running { .. } | Status::Over { .. } => None,
         })
     }
+}
+
+/// A job that has changed may be the first to expire now. One that expires later than before does no harm: then there is
+/// one look too many.
+fn expires_too(next: &mut Option<Timestamp>, job: &Job, lifetimes: &Lifetimes) {
+    *next = next.iter().copied().chain([job.expires(lifetimes)]).min();
 }
 
 impl Job {

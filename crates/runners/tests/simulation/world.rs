@@ -41,6 +41,8 @@ struct Pod {
     finalizer: bool,
     facts: PodFacts,
     id: RunnerId,
+    /// It was on its way when the maximum was lowered: who starts anew then can't know of it.
+    too_late: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -315,6 +317,11 @@ impl World {
     /// Hands inputs to the engine, holds it to its promises, and sends its commands on their way.
     fn tell(&mut self, inputs: Vec<Input>) {
         let Some(engine) = &mut self.engine else { return };
+        // There may be two passes in a moment.
+        let retired = |engine: &Engine| -> BTreeSet<Slot> {
+            engine.runners().filter(|runner| runner.since == self.now && is_retired(runner)).map(|r| r.slot).collect()
+        };
+        let before = retired(engine);
         let commands = engine.handle(inputs, self.now);
         for runner in engine.runners() {
             let deadline = runner.deadline(&self.settings.timing);
@@ -322,7 +329,7 @@ impl World {
         }
         // New runners may follow at once those of an old template that go.
         let follows = engine.holds().iter().any(|hold| hold.reason == HoldReason::DrainsFirst);
-        // It costs as much as everything else: a third of all passes is enough of 100,000 lives.
+        // It costs as much as everything else: a third of all passes is enough of so many lives.
         self.passes += 1;
         if !self.big && !follows && self.passes.is_multiple_of(3) {
             let again = engine.clone().handle([Input::Tick], self.now);
@@ -340,8 +347,8 @@ impl World {
                 _ => None,
             })
             .collect();
-        let retired = engine.runners().any(|runner| runner.since == self.now && is_retired(runner));
-        assert!(new.is_empty() || !retired, "created and retired in one pass");
+        let retires = !retired(engine).is_subset(&before);
+        assert!(new.is_empty() || !retires, "created and retired in one pass");
         if let Some(wake) = wake
             && self.wake.is_none_or(|set| wake < set)
         {
@@ -486,12 +493,14 @@ impl World {
             node_lost: false,
             outlook: Outlook::Fine,
         };
-        let pod = Pod { uid: uid.clone(), annotations: annotations(record), finalizer: true, facts, id };
+        let too_late = ceiling > self.settings.scaling.max;
+        let pod = Pod { uid: uid.clone(), annotations: annotations(record), finalizer: true, facts, id, too_late };
         self.pods.insert(slot, pod);
         self.tally.pods += 1;
         self.tally.created_after.push(self.now.duration_since(START));
-        let live = self.pods.values().filter(|pod| pod.facts.ended.is_none()).count();
+        let live = self.live();
         self.tally.most_live = self.tally.most_live.max(live);
+        let live = live - self.pods.values().filter(|pod| pod.too_late && pod.facts.ended.is_none()).count();
         let before = self.lowered.filter(|(_, until)| self.now < *until).map_or(0, |(max, _)| max);
         let ceiling = ceiling.max(before);
         assert!(live <= ceiling as usize, "{live} Pods where {ceiling} are allowed");
