@@ -16,7 +16,7 @@ use crate::error::{Subject, Words, is_not_running};
 use crate::runtime::{CriRuntime, Inner};
 use crate::sandboxes::{gone_is_done, selector};
 use crate::start::forget_cut_off;
-use crate::{api, deadline};
+use crate::{api, claim, deadline};
 
 const CREATE: &str = "create container";
 const START: &str = "start container";
@@ -50,9 +50,7 @@ impl ContainerService for CriRuntime {
                 config: Some(there),
                 sandbox_config: Some(pod),
             };
-            let mut client = inner.connection.runtime();
-            let made = inner.bounded(Some(deadline::CALL), client.create_container(request)).await;
-            let made = made.map_err(|error| {
+            let made = claim::create_container(&inner, &request).await.map_err(|error| {
                 let words = error.status().map_or("", tonic::Status::message).to_owned();
                 let missing_image = words.contains("image");
                 match error.status().map(tonic::Status::code) {
@@ -61,7 +59,7 @@ impl ContainerService for CriRuntime {
                     Some(_) | None => error.into_runtime(CREATE, Subject::Container(&name)),
                 }
             })?;
-            Ok(ContainerId(made.container_id))
+            Ok(ContainerId(made))
         })
         .await
     }

@@ -118,8 +118,15 @@ pub(crate) fn runtime_error(
     }
 }
 
+/// Whether a refusal says that something else has, or is about to get, the name.
+pub(crate) fn is_claimed(status: &Status) -> bool {
+    !is_transport(status) && (status.code() == Code::AlreadyExists || status.message().contains(RESERVED))
+}
+
+const RESERVED: &str = " is reserved for ";
+
 fn by_words(operation: Operation, subject: Subject<'_>, message: &str) -> RuntimeError {
-    if message.contains(" is reserved for ") {
+    if message.contains(RESERVED) {
         return already_exists(operation, subject, message);
     }
     if let Some((exit_code, message)) = no_program(message) {

@@ -27,28 +27,28 @@ impl ExecService for CriRuntime {
         command: &[String],
         timeout: Option<Duration>,
     ) -> Result<ExecOutput, RuntimeError> {
-        let inner = &self.inner;
+        let (inner, own) = (self.inner.clone(), id.clone());
         let request = api::ExecSyncRequest {
             container_id: id.0.clone(),
             cmd: command.to_vec(),
             timeout: timeout.map_or(0, deadline::whole_seconds),
         };
-        let mut client = inner.connection.runtime();
-        let call = inner.bounded(deadline::exec(timeout), client.exec_sync(request));
-        // The runtime counts in seconds; a shorter time is kept here. Dropping the call ends the command.
-        let answer = match timeout {
-            Some(after) => match tokio::time::timeout(after, call).await {
-                Ok(answer) => answer,
-                Err(_) => return Err(RuntimeError::TimedOut { operation: EXEC, after }),
-            },
-            None => call.await,
-        };
-        match answer {
-            Ok(output) => {
-                Ok(ExecOutput { exit_code: output.exit_code, stdout: cut(output.stdout), stderr: cut(output.stderr) })
+        let call = async move {
+            let mut client = inner.connection.runtime();
+            match inner.bounded(deadline::exec(timeout), client.exec_sync(request)).await {
+                Ok(api::ExecSyncResponse { exit_code, stdout, stderr }) => {
+                    Ok(ExecOutput { exit_code, stdout: cut(stdout), stderr: cut(stderr) })
+                }
+                Err(error) => Err(exec_error(&own, timeout, error)),
             }
-            Err(error) => Err(exec_error(id, timeout, error)),
-        }
+        };
+        // Without a time of its own the command ends with the call, whoever drops it.
+        let Some(after) = timeout else { return call.await };
+        // With one it is the runtime that ends it. A call that is cut off at the same moment takes away what the runtime
+        // ends it with: containerd kills in the name of the call. So it is made to its end, whoever waits for it.
+        let bound = deadline::exec_answer(after);
+        let answer = tokio::time::timeout(bound, Self::to_the_end(EXEC, call)).await;
+        answer.unwrap_or(Err(RuntimeError::TimedOut { operation: EXEC, after }))
     }
 
     async fn exec(&self, id: &ContainerId, request: &ExecRequest) -> Result<ExecSession, RuntimeError> {
@@ -97,7 +97,7 @@ fn cut(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn exec_error(id: &ContainerId, timeout: Option<Duration>, error: CallError) -> RuntimeError {
+fn exec_error(id: &ContainerId, timeout: Option<Duration>, error: CallError) -> RuntimeError {
     if let Some(status) = error.status() {
         if is_not_running(status) {
             return RuntimeError::Invalid { operation: EXEC, message: format!("container {id} does not run") };

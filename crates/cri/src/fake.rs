@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use hyper::body::Incoming;
@@ -25,6 +26,17 @@ use crate::{CriConfig, CriRuntime, Endpoint, api};
 pub(crate) enum Fault {
     Refuse(Status),
     Hang,
+    /// Refuses after this time. Who does not wait for it cuts it off, which is counted.
+    RefuseLate(Duration, Status),
+}
+
+/// Counts itself unless it came to its end.
+struct CutOff(Arc<Mutex<State>>, bool);
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().cut_off += u32::from(!self.1);
+    }
 }
 
 type EventSender = mpsc::UnboundedSender<Result<api::ContainerEventResponse, Status>>;
@@ -36,6 +48,8 @@ pub(crate) struct State {
     pub(crate) status: api::StatusResponse,
     pub(crate) faults: HashMap<&'static str, Fault>,
     pub(crate) calls: BTreeMap<&'static str, u32>,
+    /// Calls that were given up while they were worked on.
+    pub(crate) cut_off: u32,
     /// Every login of a pull, in order; those in `accepted` succeed.
     pub(crate) logins: Vec<Option<api::AuthConfig>>,
     pub(crate) accepted: Option<String>,
@@ -166,6 +180,12 @@ impl Served {
             None => Ok(()),
             Some(Fault::Refuse(status)) => Err(status),
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::RefuseLate(after, status)) => {
+                let mut under_way = CutOff(self.0.clone(), false);
+                tokio::time::sleep(after).await;
+                under_way.1 = true;
+                Err(status)
+            }
         }
     }
 

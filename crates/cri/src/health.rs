@@ -1,7 +1,23 @@
-//! Whether the runtime answers: what the calls that are made anyway tell, for people and metrics. Decides nothing.
+//! Whether the runtime answers: what calls tell that are made anyway, and a question of its own when there are none. For
+//! people, metrics and the Node's condition; decides nothing.
+//!
+//! ```text
+//!            no answer: refused, broken, starting, late
+//!  Answers ─────────────────────────────────────────────► Silent(since, why)
+//!     ▲                          any answer                     │
+//!     └─────────────────────────────────────────────────────────┘
+//! ```
 
-use jiff::Timestamp;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use minke_core::runtime::{HealthService, Silence};
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::runtime::{CriRuntime, Inner};
+use crate::{api, deadline};
 
 /// Whether the runtime answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +27,7 @@ pub enum Health {
     /// The last call was not. What runs goes on, unseen.
     Silent {
         /// Since when.
-        since: Timestamp,
+        since: Instant,
         /// What failed.
         why: String,
     },
@@ -21,11 +37,16 @@ pub enum Health {
 #[derive(Debug)]
 pub(crate) struct Watchman {
     health: watch::Sender<Health>,
+    /// The newest answer.
+    heard: Mutex<Instant>,
+    /// Questions that have waited too long and still do.
+    hanging: AtomicUsize,
 }
 
 impl Watchman {
     pub(crate) fn new() -> Self {
-        Self { health: watch::Sender::new(Health::Answers) }
+        let heard = Mutex::new(Instant::now());
+        Self { health: watch::Sender::new(Health::Answers), heard, hanging: AtomicUsize::new(0) }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Health> {
@@ -34,6 +55,7 @@ impl Watchman {
 
     /// A call was answered.
     pub(crate) fn answered(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let back = self.health.send_if_modified(|health| match health {
             Health::Answers => false,
             Health::Silent { .. } => {
@@ -47,11 +69,11 @@ impl Watchman {
     }
 
     /// A call was not answered; the first of these is when it went.
-    pub(crate) fn silent(&self, now: Timestamp, why: impl FnOnce() -> String) {
+    pub(crate) fn silent(&self, why: impl FnOnce() -> String) {
         let gone = self.health.send_if_modified(|health| match health {
             Health::Silent { .. } => false,
             Health::Answers => {
-                *health = Health::Silent { since: now, why: why() };
+                *health = Health::Silent { since: Instant::now(), why: why() };
                 true
             }
         });
@@ -59,22 +81,102 @@ impl Watchman {
             tracing::warn!(why, "the container runtime does not answer; what runs is left alone until it does");
         }
     }
+
+    /// A question waits for too long. Until it ends, other answers count and nothing is asked for the sake of asking: a
+    /// runtime may answer one question and not another.
+    pub(crate) fn hangs(&self, why: impl FnOnce() -> String) -> Hanging<'_> {
+        self.hanging.fetch_add(1, Ordering::Relaxed);
+        self.silent(why);
+        Hanging(self)
+    }
+
+    /// Whether nothing was heard for so long that it should be asked.
+    fn wonders(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hanging.load(Ordering::Relaxed) == 0 && heard.elapsed() >= deadline::PULSE
+    }
+}
+
+/// A question that has waited for too long, until it ends.
+#[derive(Debug)]
+pub(crate) struct Hanging<'a>(&'a Watchman);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.hanging.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks a runtime that nobody has asked anything for a while whether it is there, as long as it is used. A full list comes
+/// only each ten seconds while there are events; the kubelet asks for the runtime's status each five seconds.
+pub(crate) async fn pulse(runtime: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(deadline::PULSE).await;
+        let Some(inner) = runtime.upgrade() else { return };
+        if inner.watchman.wonders() {
+            ask(&inner).await;
+        }
+    }
+}
+
+async fn ask(inner: &Arc<Inner>) {
+    let mut client = inner.connection.runtime();
+    let asked = client.version(api::VersionRequest { version: "v1".to_owned() });
+    // How it went is told to the watchman by the call itself.
+    drop(inner.bounded(Some(deadline::PULSE), asked).await);
+}
+
+impl HealthService for CriRuntime {
+    fn silence(&self) -> Option<Silence> {
+        match &*self.health().borrow() {
+            Health::Answers => None,
+            Health::Silent { since, why } => Some(Silence { lasts: since.elapsed(), why: why.clone() }),
+        }
+    }
+}
+
+impl CriRuntime {
+    /// Whether it answers.
+    #[must_use]
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.inner.watchman.subscribe()
+    }
+}
+
+/// Why a call that was given up says nothing about what was asked.
+pub(crate) fn late(bound: Duration) -> String {
+    format!("no answer within {} s: it hangs, or the machine is very busy", bound.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_first_silence_counts_until_an_answer() {
+    #[tokio::test(start_paused = true)]
+    async fn the_first_silence_counts_until_an_answer() {
         let watchman = Watchman::new();
         let health = watchman.subscribe();
-        let at = |second| Timestamp::from_second(second).unwrap();
-        watchman.silent(at(1), || "one".to_owned());
-        watchman.silent(at(2), || panic!("not asked again"));
-        assert_eq!(*health.borrow(), Health::Silent { since: at(1), why: "one".to_owned() });
+        let since = Instant::now();
+        watchman.silent(|| "one".to_owned());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        watchman.silent(|| panic!("not asked again"));
+        assert_eq!(*health.borrow(), Health::Silent { since, why: "one".to_owned() });
         watchman.answered();
         watchman.answered();
         assert_eq!(*health.borrow(), Health::Answers);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_asked_only_when_nothing_was_heard_and_nothing_waits() {
+        let watchman = Watchman::new();
+        assert!(!watchman.wonders());
+        tokio::time::advance(deadline::PULSE).await;
+        assert!(watchman.wonders());
+        let hanging = watchman.hangs(|| "late".to_owned());
+        assert!(!watchman.wonders(), "the answer to one question is none to another");
+        drop(hanging);
+        assert!(watchman.wonders());
+        watchman.answered();
+        assert!(!watchman.wonders());
     }
 }

@@ -12,12 +12,13 @@
 //! nothing is made up.
 //!
 //! What the port asks and CRI can't say is written where it is left out, and in `docs/cri.md`: progress of pulls,
-//! processes of a single container, commands with streams. What CRI leaves to the kubelet, the Pod's own cgroup, is done
+//! processes of a single container. What CRI leaves to the kubelet, the Pod's own cgroup, is done
 //! here (`cgroup`).
 
 mod api;
 mod attach;
 mod cgroup;
+mod claim;
 mod connection;
 mod containers;
 mod convert;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use minke_core::clock::Clock;
 use minke_core::identity::PodUid;
 use minke_core::runtime::{Operation, RuntimeError};
-use tokio::sync::watch;
 use tonic::{Response, Status};
 
 use crate::cgroup::Groups;
@@ -16,8 +15,8 @@ use crate::connection::Connection;
 use crate::error::{Subject, is_starting, is_transport, runtime_error, transport_words};
 use crate::events::Events;
 use crate::greeting::{OpenError, greet};
-use crate::health::Watchman;
-use crate::{Endpoint, Facts, Health, deadline};
+use crate::health::{Watchman, late, pulse};
+use crate::{Endpoint, Facts, deadline};
 
 /// How the runtime is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +66,9 @@ impl CriRuntime {
         let watchman = Watchman::new();
         let groups = Groups::of_this_machine(facts.cgroup_driver);
         let (events, pods) = (Events::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { endpoint, connection, facts, clock, watchman, events, groups, pods }) })
+        let inner = Arc::new(Inner { endpoint, connection, facts, clock, watchman, events, groups, pods });
+        tokio::spawn(pulse(Arc::downgrade(&inner)));
+        Ok(Self { inner })
     }
 
     /// What the runtime said of itself when it was greeted.
@@ -80,12 +81,6 @@ impl CriRuntime {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
-    }
-
-    /// Whether it answers.
-    #[must_use]
-    pub fn health(&self) -> watch::Receiver<Health> {
-        self.inner.watchman.subscribe()
     }
 
     /// Makes a call that changes something to its end in a task of its own, so that a caller who stops waiting cuts
@@ -145,17 +140,16 @@ impl Inner {
             }
             Ok(Err(status)) => {
                 if is_transport(&status) {
-                    self.watchman.silent(self.clock.now(), || transport_words(&status));
+                    self.watchman.silent(|| transport_words(&status));
                 } else if is_starting(&status) {
-                    self.watchman.silent(self.clock.now(), || "it is starting".to_owned());
+                    self.watchman.silent(|| "it is starting".to_owned());
                 } else {
                     self.watchman.answered();
                 }
                 Err(CallError::Status(status))
             }
             Err(error) => {
-                let bound = bound.unwrap_or_default();
-                self.watchman.silent(self.clock.now(), || format!("no answer within {} s", bound.as_secs()));
+                self.watchman.silent(|| late(bound.unwrap_or_default()));
                 Err(error)
             }
         }
@@ -182,12 +176,7 @@ impl Inner {
         if let Ok(answer) = tokio::time::timeout(deadline::QUIET, &mut call).await {
             return answer;
         }
-        self.watchman.silent(self.clock.now(), || {
-            format!(
-                "no answer to {operation} within {} s: it hangs, or the machine is very busy",
-                deadline::QUIET.as_secs()
-            )
-        });
+        let _hanging = self.watchman.hangs(|| format!("{operation}: {}", late(deadline::QUIET)));
         call.await
     }
 

@@ -16,7 +16,7 @@ use crate::containers::make_true;
 use crate::convert::{own, sandbox};
 use crate::error::Subject;
 use crate::runtime::{CallError, CriRuntime, Inner};
-use crate::{api, deadline};
+use crate::{api, claim, deadline};
 
 const RUN: &str = "run sandbox";
 const STOP: &str = "stop sandbox";
@@ -40,9 +40,7 @@ impl SandboxService for CriRuntime {
             let run = async {
                 make_group(&inner, &config).await?;
                 let request = api::RunPodSandboxRequest { config: Some(there), runtime_handler: handler };
-                let mut client = inner.connection.runtime();
-                let made = inner.bounded(Some(deadline::RUN_SANDBOX), client.run_pod_sandbox(request)).await;
-                made.map_err(|e| match e.status().map(tonic::Status::code) {
+                claim::run_sandbox(&inner, &request).await.map_err(|e| match e.status().map(tonic::Status::code) {
                     // Something that it needs; the sandbox itself can't be missing.
                     Some(Code::NotFound) => e.into_runtime(RUN, Subject::Runtime),
                     Some(_) | None => e.into_runtime(RUN, Subject::Sandbox(&name)),
@@ -52,8 +50,8 @@ impl SandboxService for CriRuntime {
             inner.groups.made(&config.cgroup_parent);
             match ran {
                 Ok(made) => {
-                    inner.pods().insert(made.pod_sandbox_id.clone(), config.pod.uid);
-                    Ok(SandboxId(made.pod_sandbox_id))
+                    inner.pods().insert(made.0.clone(), config.pod.uid);
+                    Ok(made)
                 }
                 Err(error) => {
                     remove_group(&inner, config.cgroup_parent).await;

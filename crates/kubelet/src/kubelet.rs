@@ -102,7 +102,7 @@ impl Kubelet {
         let (sink, how) = (Arc::new(sink), ports.pleg.clone());
         let pleg = Pleg::start(runtime.clone(), writer, sink, how, clock.clone(), &tasks, &cancel);
         let metrics = Metrics::default();
-        pleg.register(&metrics, &clock);
+        pleg.register(&metrics, &clock, runtime.clone());
         cache.register(&metrics);
         let timing = WorkerMetrics::new(&metrics);
         let sync = sync_context(&config, &ports, runtime.clone(), clock);

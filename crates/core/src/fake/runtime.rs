@@ -16,8 +16,8 @@ use super::life::{Ending, Life};
 use super::world::World;
 use crate::identity::PodUid;
 use crate::runtime::{
-    ContainerId, ContainerState, Credential, EventService, ImageId, ImageStatus, ImageUser, LinuxResources,
-    RuntimeError, RuntimeEvent, RuntimeEventKind, SandboxId, SandboxState,
+    ContainerId, ContainerState, Credential, EventService, HealthService, ImageId, ImageStatus, ImageUser,
+    LinuxResources, RuntimeError, RuntimeEvent, RuntimeEventKind, SandboxId, SandboxState, Silence,
 };
 
 /// A runtime in memory. Must be made and used inside a tokio runtime with time. Clones are the same runtime.
@@ -83,6 +83,11 @@ impl FakeRuntime {
     /// Whether this runtime has events at all.
     pub fn support_events(&self, supported: bool) {
         self.world().events_supported = supported;
+    }
+
+    /// What its adapter says of it from now on: that it has not answered for this long, or that it does.
+    pub fn fall_silent(&self, silence: Option<Silence>) {
+        self.world().silence = silence;
     }
 
     /// Breaks every event stream, now.
@@ -330,6 +335,12 @@ impl World {
             None => Some(fake_image(name, ImageUser::Root)),
             Some(registry) => registry.get(name).cloned(),
         }
+    }
+}
+
+impl HealthService for FakeRuntime {
+    fn silence(&self) -> Option<Silence> {
+        self.world().silence.clone()
     }
 }
 

@@ -14,7 +14,7 @@ use super::life::{Ending, Life};
 use crate::identity::PodUid;
 use crate::runtime::{
     CgroupUsage, ContainerConfig, ContainerId, ContainerState, Credential, Exit, ExitCode, ImageStatus, RuntimeEvent,
-    RuntimeEventKind, SandboxConfig, SandboxId, SandboxState,
+    RuntimeEventKind, SandboxConfig, SandboxId, SandboxState, Silence,
 };
 
 /// A hook that decides the fate of each call that no scripted fault hits.
@@ -68,6 +68,7 @@ pub(super) struct World {
     pub(super) disk: (u64, u64),
     pub(super) plan: EventPlan,
     pub(super) events_supported: bool,
+    pub(super) silence: Option<Silence>,
     pub(super) subscribers: HashMap<u64, Subscriber>,
     pub(super) calls: Vec<(Timestamp, Call)>,
     pub(super) pulls: Vec<(String, Vec<Credential>)>,
@@ -91,6 +92,7 @@ impl World {
             disk: (1 << 40, 1 << 41),
             plan: EventPlan::faithful(),
             events_supported: true,
+            silence: None,
             subscribers: HashMap::new(),
             calls: Vec::new(),
             pulls: Vec::new(),

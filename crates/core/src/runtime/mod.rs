@@ -1,7 +1,7 @@
 //! The Runtime port: what the kubelet core asks of a container runtime.
 //!
 //! Modelled on the nouns of CRI v1 (sandbox, container, image, event), so that a CRI adapter is thin and the
-//! embedded runtime is honest. Eight narrow traits; [`Runtime`] is all of them together.
+//! embedded runtime is honest. Nine narrow traits; [`Runtime`] is all of them together.
 //!
 //! Contract, for every implementation:
 //! - **Idempotent**: stopping what is stopped and removing what is gone succeed. Creating twice makes two; callers
@@ -17,6 +17,7 @@ mod container;
 mod error;
 mod event;
 mod exec;
+mod health;
 mod image;
 pub mod labels;
 mod pod;
@@ -29,13 +30,14 @@ pub use container::*;
 pub use error::*;
 pub use event::*;
 pub use exec::*;
+pub use health::*;
 pub use image::*;
 pub use pod::*;
 pub use sandbox::*;
 pub use security::*;
 pub use stats::*;
 
-/// A whole runtime. Implemented by everything that implements the eight parts.
+/// A whole runtime. Implemented by everything that implements the nine parts.
 pub trait Runtime:
     SandboxService
     + ContainerService
@@ -45,6 +47,7 @@ pub trait Runtime:
     + AttachService
     + PortForwardService
     + StatsService
+    + HealthService
 {
 }
 
@@ -57,5 +60,6 @@ impl<T> Runtime for T where
         + AttachService
         + PortForwardService
         + StatsService
+        + HealthService
 {
 }

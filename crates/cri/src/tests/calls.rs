@@ -218,6 +218,31 @@ async fn a_command_ends_at_its_own_time() {
     assert!(matches!(error, RuntimeError::TimedOut { after, .. } if after == Duration::from_millis(200)), "{error:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_ends_a_command_is_waited_for_and_not_cut_off() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let (id, command) = (ContainerId("c".to_owned()), ["true".to_owned()]);
+    let words = "failed to exec in container: timeout 1s exceeded: context deadline exceeded";
+    let late = tonic::Status::new(Code::DeadlineExceeded, words);
+    fake.fault("ExecSync", Fault::RefuseLate(Duration::from_millis(1500), late));
+    let (begun, timeout) = (tokio::time::Instant::now(), Duration::from_secs(1));
+    let error = runtime.exec_sync(&id, &command, Some(timeout)).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::TimedOut { after, .. } if after == timeout), "{error:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "the runtime's own answer");
+    assert_eq!(fake.state().cut_off, 0);
+
+    // A runtime that takes longer still is not waited for, and ends the command all the same.
+    let late = tonic::Status::new(Code::DeadlineExceeded, words);
+    fake.fault("ExecSync", Fault::RefuseLate(Duration::from_secs(20), late));
+    let begun = tokio::time::Instant::now();
+    let error = runtime.exec_sync(&id, &command, Some(timeout)).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::TimedOut { after, .. } if after == timeout), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(fake.state().cut_off, 0);
+}
+
 #[tokio::test]
 async fn a_call_that_the_runtime_does_not_know_is_a_missing_feature() {
     let fake = FakeCri::start();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use minke_core::runtime::{
-    ContainerId, ContainerService as _, ImageService as _, ListFilter, NoProgress, PullError, PullRequest,
-    RuntimeError, SandboxId, SandboxService as _, error_chain,
+    ContainerId, ContainerService as _, HealthService as _, ImageService as _, ListFilter, NoProgress, PullError,
+    PullRequest, RuntimeError, SandboxId, SandboxService as _, error_chain,
 };
 
 use crate::Health;
@@ -56,13 +56,41 @@ async fn a_runtime_that_hangs_is_known_long_before_its_calls_are_given_up() {
     let told = health.wait_for(|health| matches!(health, Health::Silent { .. })).await.unwrap().clone();
     assert_eq!(begun.elapsed().as_secs(), 10);
     let Health::Silent { why, .. } = told else { unreachable!() };
-    assert!(why.contains("list sandboxes within 10 s"), "{why}");
+    assert!(why.contains("list sandboxes: no answer within 10 s"), "{why}");
     assert!(!call.is_finished(), "a busy runtime may still answer");
     assert!(call.await.unwrap().is_err());
 
     fake.state().faults.clear();
     runtime.list_sandboxes(&ListFilter::default()).await.unwrap();
     assert_eq!(*health.borrow(), Health::Answers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_nobody_asks_anything_is_asked_whether_it_is_there() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let asked = fake.calls("Version");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!((10..=13).contains(&(fake.calls("Version") - asked)), "{}", fake.calls("Version") - asked);
+    assert_eq!(runtime.silence(), None);
+
+    fake.fault("Version", Fault::Hang);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let silence = runtime.silence().unwrap();
+    assert!(silence.why.contains("no answer within 5 s") && silence.lasts >= Duration::from_secs(4), "{silence:?}");
+
+    fake.state().faults.clear();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(runtime.silence(), None, "and nobody had to ask");
+}
+
+#[tokio::test]
+async fn it_is_not_asked_any_more_when_nobody_uses_it() {
+    let fake = FakeCri::start();
+    let runtime = fake.open().await;
+    let inner = std::sync::Arc::downgrade(&runtime.inner);
+    drop(runtime);
+    assert!(inner.upgrade().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +109,5 @@ async fn a_call_that_hangs_ends_at_its_deadline() {
     fake.fault("RunPodSandbox", Fault::Hang);
     let config = crate::convert::sandbox::tests::example();
     assert_eq!(seconds(runtime.run_sandbox(&config).await.unwrap_err()), 240);
-    assert!(
-        matches!(&*runtime.health().borrow(), Health::Silent { why, .. } if why.contains("120 s") || why.contains("150 s"))
-    );
+    assert!(matches!(&*runtime.health().borrow(), Health::Silent { why, .. } if why.contains("240 s")), "the newest");
 }

@@ -134,11 +134,11 @@ impl Kubelet {
     /// What the machine is short of, and what was left at the last look.
     #[must_use]
     pub fn node(&self) -> NodeReport {
-        let node = &self.shared.room.node;
+        let (node, workers) = (&self.shared.room.node, &self.shared.workers);
         NodeReport {
             pressure: node.pressure(),
             levels: node.observations().levels,
-            runtime_silence: self.shared.workers.pleg.silence(),
+            runtime_silence: workers.pleg.silence(&*workers.sync.runtime),
         }
     }
 

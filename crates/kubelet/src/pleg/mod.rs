@@ -227,14 +227,14 @@ impl Pleg {
     }
 
     /// Shows what it has done so far in the agent's metrics.
-    pub fn register(&self, metrics: &Metrics, clock: &Arc<dyn Clock>) {
-        self.counters.register(metrics, clock);
+    pub fn register(&self, metrics: &Metrics, clock: &Arc<dyn Clock>, runtime: Arc<dyn Runtime>) {
+        self.counters.register(metrics, clock, runtime);
     }
 
-    /// Whether the runtime answers, judged by full relists alone.
+    /// Whether this runtime answers, judged by full relists and by its adapter.
     #[must_use]
-    pub fn silence(&self) -> Option<RuntimeSilence> {
-        self.counters.silence()
+    pub fn silence(&self, runtime: &dyn Runtime) -> Option<RuntimeSilence> {
+        self.counters.silence_with(runtime)
     }
 
     /// What it has done so far.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use minke_core::clock::Clock;
+use minke_core::runtime::{Runtime, Silence};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,6 +50,9 @@ pub struct PlegStats {
     pub oldest_call: Duration,
 }
 
+/// A full list that lasts so long is not answered; the bound on it is far longer, because a busy runtime may still answer.
+const HANGS: Duration = Duration::from_secs(10);
+
 /// The label of `kubelet_running_containers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InState {
@@ -60,6 +64,8 @@ pub(super) struct InState {
 struct Facts {
     stream: StreamState,
     last_relist: Option<Instant>,
+    /// When the full list began that is under way.
+    listing: Option<Instant>,
     /// Since when full relists have failed, and how the first of them did.
     silent: Option<(Instant, String)>,
 }
@@ -108,7 +114,7 @@ impl Counters {
             containers: Family::default(),
             calls: Arc::default(),
             patience,
-            facts: Mutex::new(Facts { stream: StreamState::Down, last_relist: None, silent: None }),
+            facts: Mutex::new(Facts { stream: StreamState::Down, last_relist: None, listing: None, silent: None }),
         }
     }
 
@@ -128,9 +134,16 @@ impl Counters {
         self.facts().last_relist
     }
 
+    /// A full relist begins.
+    pub(super) fn lists(&self, begun: Instant) {
+        self.facts().listing = Some(begun);
+    }
+
+    /// A full relist succeeded. Whether one had failed before it.
     pub(super) fn relisted(&self, begun: Instant) -> bool {
         self.relists.inc();
         let mut facts = self.facts();
+        facts.listing = None;
         facts.last_relist = Some(begun);
         facts.silent.take().is_some()
     }
@@ -138,12 +151,24 @@ impl Counters {
     /// A full relist failed.
     pub(super) fn relist_failed(&self, now: Instant, why: String) {
         self.relist_errors.inc();
-        self.facts().silent.get_or_insert((now, why));
+        let mut facts = self.facts();
+        facts.listing = None;
+        facts.silent.get_or_insert((now, why));
     }
 
+    /// Whether full relists fail, or the one under way takes so long that its runtime must hang.
     pub(super) fn silence(&self) -> Option<RuntimeSilence> {
         let facts = self.facts();
-        facts.silent.as_ref().map(|(since, why)| RuntimeSilence { lasts: since.elapsed(), why: why.clone() })
+        let failed = facts.silent.as_ref().map(|(since, why)| (since.elapsed(), why.clone()));
+        let hangs = facts.listing.map(|begun| begun.elapsed()).filter(|lasts| *lasts >= HANGS);
+        let hangs = hangs.map(|lasts| (lasts, "a list of what runs is not answered".to_owned()));
+        failed.or(hangs).map(|(lasts, why)| RuntimeSilence { lasts, why })
+    }
+
+    /// The same, and what the runtime's adapter knows by itself; whichever has lasted longer.
+    pub(super) fn silence_with(&self, runtime: &dyn Runtime) -> Option<RuntimeSilence> {
+        let adapters = runtime.silence().map(|Silence { lasts, why }| RuntimeSilence { lasts, why });
+        [self.silence(), adapters].into_iter().flatten().max_by_key(|silence| silence.lasts)
     }
 
     pub(super) fn read(&self) -> PlegStats {
@@ -168,7 +193,7 @@ impl Counters {
     }
 
     /// Shows the numbers, under upstream's names where upstream has the number.
-    pub(super) fn register(self: &Arc<Self>, metrics: &Metrics, clock: &Arc<dyn Clock>) {
+    pub(super) fn register(self: &Arc<Self>, metrics: &Metrics, clock: &Arc<dyn Clock>, runtime: Arc<dyn Runtime>) {
         let add = metrics;
         add.register(
             "kubelet_pleg_relist_duration_seconds",
@@ -200,6 +225,12 @@ impl Counters {
             self.inspection_errors.clone(),
         );
         self.register_computed(metrics, clock);
+        let counters = self.clone();
+        metrics.computed(
+            "minke_runtime_answers",
+            "Whether the container runtime answers: 1, or 0 while it does not",
+            move || if counters.silence_with(&*runtime).is_some() { 0.0 } else { 1.0 },
+        );
     }
 
     fn register_stream(&self, metrics: &Metrics) {
@@ -244,12 +275,6 @@ impl Counters {
                 let Some(last) = counters.last_relist() else { return 0.0 };
                 clock.now().as_duration().as_secs_f64() - last.elapsed().as_secs_f64()
             },
-        );
-        let counters = self.clone();
-        metrics.computed(
-            "minke_runtime_answers",
-            "Whether the newest full relist succeeded: 1, or 0 while the container runtime does not answer",
-            move || if counters.silence().is_some() { 0.0 } else { 1.0 },
         );
         let (calls, patience) = (self.calls.clone(), self.patience);
         #[expect(clippy::cast_precision_loss, reason = "a count of calls is far below 2^52")]

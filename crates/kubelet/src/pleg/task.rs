@@ -144,6 +144,7 @@ impl RelistTask {
         }
         let (stamp, runtime, after) = (self.relister.stamp(), self.runtime.clone(), self.config.list_timeout);
         let under_way = self.counters.calls.begin();
+        self.counters.lists(begun);
         let call = async move {
             let listing = list(&*runtime, &ListFilter::default(), after).await;
             drop(under_way);

@@ -5,9 +5,11 @@ mod faults;
 
 use std::sync::Mutex;
 
-use minke_core::fake::{Ending, FakeRuntime, Fault, Life, Op, container_config, sandbox_config};
+use minke_core::fake::{Ending, FakeRuntime, Fault, FaultAction, Life, Op, container_config, sandbox_config};
 use minke_core::identity::PodKey;
-use minke_core::runtime::{ContainerId, ContainerService, ImageUser, PodRuntimeStatus, SandboxId, SandboxService};
+use minke_core::runtime::{
+    ContainerId, ContainerService, ImageUser, PodRuntimeStatus, SandboxId, SandboxService, Silence,
+};
 use tokio::time::sleep;
 
 use super::*;
@@ -287,14 +289,37 @@ async fn a_failed_list_advances_nothing() {
 async fn a_silent_runtime_is_told_since_its_first_failure() {
     let runtime = FakeRuntime::new();
     let bed = Bed::new(runtime, false).await;
-    assert_eq!(bed.pleg.silence(), None);
+    assert_eq!(bed.pleg.silence(&bed.runtime), None);
     bed.runtime.fault(Fault::fail(Op::ListSandboxes));
     sleep(Duration::from_secs(10)).await;
-    let silence = bed.pleg.silence().unwrap();
+    let silence = bed.pleg.silence(&bed.runtime).unwrap();
     assert!(silence.lasts >= Duration::from_secs(8) && !silence.why.is_empty(), "{silence:?}");
     bed.runtime.heal();
     sleep(Duration::from_millis(1100)).await;
-    assert_eq!(bed.pleg.silence(), None, "within a period of its return");
+    assert_eq!(bed.pleg.silence(&bed.runtime), None, "within a period of its return");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_hangs_is_told_long_before_its_list_is_given_up() {
+    let bed = Bed::new(FakeRuntime::new(), false).await;
+    bed.runtime.fault(Fault::on(Op::ListSandboxes, FaultAction::Hang));
+    sleep(Duration::from_secs(8)).await;
+    assert_eq!(bed.pleg.silence(&bed.runtime), None, "it may only be slow");
+    sleep(Duration::from_secs(5)).await;
+    let silence = bed.pleg.silence(&bed.runtime).unwrap();
+    assert!(silence.lasts >= Duration::from_secs(10) && silence.why.contains("is not answered"), "{silence:?}");
+    assert_eq!(bed.pleg.stats().relist_errors, 0, "nothing was given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_adapter_knows_by_itself_is_told_without_a_list() {
+    let bed = Bed::new(FakeRuntime::new(), true).await;
+    let told = Silence { lasts: Duration::from_secs(3), why: "it hangs".to_owned() };
+    bed.runtime.fall_silent(Some(told.clone()));
+    let silence = bed.pleg.silence(&bed.runtime).unwrap();
+    assert_eq!((silence.lasts, silence.why), (told.lasts, told.why));
+    bed.runtime.fall_silent(None);
+    assert_eq!(bed.pleg.silence(&bed.runtime), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,9 @@ pub(super) const SHUTDOWN: &str = "NodeShutdown";
 const TERMINATED: &str = "Terminated";
 const TERMINATED_MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
+/// A runtime that has not answered for so long is down, as upstream's `maxWaitForContainerRuntime`.
+const RUNTIME_DOWN: Duration = Duration::from_secs(30);
+
 /// What is remembered between two descriptions.
 #[derive(Debug)]
 pub(super) struct Describer {
@@ -58,7 +61,8 @@ fn image(status: ImageStatus) -> ContainerImage {
 /// Why Pods can't be started, in upstream's words.
 fn readiness(kubelet: &Kubelet) -> Readiness {
     let mut reasons = Vec::new();
-    if let Some(silence) = kubelet.node().runtime_silence {
+    // One that is only restarted is back before, and a node that is not ready loses its Pods.
+    if let Some(silence) = kubelet.node().runtime_silence.filter(|silence| silence.lasts >= RUNTIME_DOWN) {
         reasons.push(format!("container runtime is down: {}", silence.why));
     }
     if let Err(unhealthy) = kubelet.health() {

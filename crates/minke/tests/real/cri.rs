@@ -94,7 +94,12 @@ async fn a_runtime_that_hangs_is_told_and_goes_on_where_it_was() {
 
         let containerd = Pid::from_raw(bed.containerd.pid().unwrap().cast_signed()).unwrap();
         kill_process(containerd, Signal::STOP).unwrap();
-        wait("the agent to notice", || m.agent_log().contains("within 10 s: it hangs")).await;
+        let hangs = Instant::now();
+        let says = "the container runtime has not answered for";
+        wait_async("minke ps to say so", async || m.minke(&["ps"]).await.expect(0).err.contains(says)).await;
+        println!("after {} ms minke ps says that the runtime hangs", hangs.elapsed().as_millis());
+        assert_eq!(metric(m, "minke_runtime_answers").await, "0");
+        wait("the agent to say why", || m.agent_log().contains("it hangs")).await;
         assert_eq!(m.ps("web").await.unwrap()["containers"], before["containers"], "as it was seen last");
         // Who asks it for the first time is told as well.
         let doctor = m.minke(&["doctor"]).await.expect(1);
@@ -102,6 +107,7 @@ async fn a_runtime_that_hangs_is_told_and_goes_on_where_it_was() {
 
         kill_process(containerd, Signal::CONT).unwrap();
         wait("the agent to notice", || m.agent_log().contains("answers again")).await;
+        wait_async("minke ps to say no more", async || !m.minke(&["ps"]).await.expect(0).err.contains(says)).await;
         assert_eq!(m.ps("web").await.unwrap()["containers"], before["containers"], "nothing was started again");
         bed.end().await;
     })

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use minke_core::runtime::{ContainerId, ContainerUsage, ListFilter, PodUsage, RuntimeError, StatsService, error_chain};
+use minke_core::runtime::{
+    ContainerId, ContainerUsage, HealthService, ListFilter, PodUsage, RuntimeError, Silence, StatsService, error_chain,
+};
 use tokio::time::Instant;
 
 use super::EmbeddedRuntime;
@@ -51,6 +53,13 @@ impl StatsService for EmbeddedRuntime {
     async fn pod_usage(&self, filter: &ListFilter) -> Result<Vec<PodUsage>, RuntimeError> {
         let (inner, filter) = (Arc::clone(&self.inner), filter.clone());
         blocking("pod usage", move || Ok(read(&inner, &filter))).await
+    }
+}
+
+impl HealthService for EmbeddedRuntime {
+    /// There is no daemon that could be away.
+    fn silence(&self) -> Option<Silence> {
+        None
     }
 }
 

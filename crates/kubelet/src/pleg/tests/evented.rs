@@ -116,7 +116,7 @@ async fn an_open_stream_that_is_dead_is_found_out_by_the_slow_relist() {
     let stats = bed.pleg.stats();
     assert_eq!((stats.stream, stats.stream_errors, stats.events_missed), (StreamState::Up, 0, 1));
     let (metrics, clock): (_, Arc<dyn Clock>) = (Metrics::default(), Arc::new(bed.runtime.clock()));
-    bed.pleg.register(&metrics, &clock);
+    bed.pleg.register(&metrics, &clock, Arc::new(bed.runtime.clone()));
     let text = metrics.text();
     assert!(text.lines().any(|l| l.starts_with("kube_pod_missed_events") && l.ends_with(" 1")), "{text}");
     // From now on it is not relied on.
@@ -191,7 +191,7 @@ async fn timestamps_mean_nothing() {
     sleep(Duration::from_millis(10)).await;
     assert_eq!(bed.heard.take(), [LifecycleEvent::Died(container.0)], "no clock keeps a change from being seen");
     let (metrics, clock): (_, Arc<dyn Clock>) = (Metrics::default(), Arc::new(bed.runtime.clock()));
-    bed.pleg.register(&metrics, &clock);
+    bed.pleg.register(&metrics, &clock, Arc::new(bed.runtime.clone()));
     let text = metrics.text();
     let sum = text.lines().find_map(|l| l.strip_prefix("kubelet_evented_pleg_connection_latency_seconds_sum "));
     assert!(sum.unwrap().parse::<f64>().unwrap() >= 0.0, "an event from the future is not early");

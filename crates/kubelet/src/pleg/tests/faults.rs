@@ -1,6 +1,6 @@
 //! Calls that fail, hang, contradict each other or bring the client down.
 
-use minke_core::fake::{FaultAction, FaultError};
+use minke_core::fake::FaultError;
 use tokio::time::Instant;
 
 use super::*;
