@@ -1,20 +1,18 @@
 //! A client whose connection carries the streams of a command, or of a container's own program.
 
-use std::collections::VecDeque;
-
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
+use futures_util::AsyncReadExt;
 use futures_util::future::OptionFuture;
-use futures_util::{AsyncReadExt, AsyncWriteExt};
 use minke_core::identity::PodUid;
 use minke_core::runtime::{AttachRequest, ExecControl, ExecRequest, ExecSession, RuntimeError, error_chain};
 use minke_kubelet::{ExecError, Kubelet};
 
-use crate::protocol::{Channel, ChannelError, Piece, PieceReader, PieceWriter, Reply, WINDOW};
+use super::input;
+use crate::protocol::{Channel, ChannelError, Piece, PieceWriter, Reply};
 
 /// Read at once from a command.
 const CHUNK: usize = 16 << 10;
 
-type Stdin = std::pin::Pin<Box<dyn futures_util::AsyncWrite + Send>>;
 type Stdout = std::pin::Pin<Box<dyn futures_util::AsyncRead + Send>>;
 
 /// Runs a command and carries its streams until it has ended, or the client goes, which kills it.
@@ -56,7 +54,7 @@ async fn carry(
     let (reader, mut writer) = channel.pieces();
     let ExecSession { stdin, stdout, stderr, control } = session;
     let (taken, mut confirm) = tokio::sync::mpsc::unbounded_channel();
-    let input = input(reader, stdin, &*control, taken);
+    let input = input::carry(reader, stdin, Some(&*control), taken);
     let output = async {
         let mut streams = Streams { stdout: Some(stdout), stderr };
         let mut confirming = true;
@@ -134,69 +132,6 @@ impl Streams {
                     Ok(_) | Err(_) => self.stderr = None,
                 },
             }
-        }
-    }
-}
-
-/// Takes what the client sends. Returns when the client is gone.
-async fn input(
-    mut reader: PieceReader<'_>,
-    mut stdin: Option<Stdin>,
-    control: &dyn ExecControl,
-    taken: tokio::sync::mpsc::UnboundedSender<u32>,
-) -> Result<(), ChannelError> {
-    let mut waiting: VecDeque<BytesMut> = VecDeque::new();
-    let mut closing = false;
-    loop {
-        if waiting.is_empty() && closing {
-            if let Some(mut stdin) = stdin.take() {
-                // A command that reads no more is no fault of the client's.
-                let _ = stdin.close().await;
-            }
-            closing = false;
-        }
-        let write = match (stdin.as_mut(), waiting.front()) {
-            (Some(stdin), Some(front)) => Some(stdin.write(front)),
-            _ => None,
-        };
-        tokio::select! {
-            Some(written) = OptionFuture::from(write) => match written {
-                Ok(n) if n > 0 => {
-                    let _ = taken.send(u32::try_from(n).unwrap_or(u32::MAX));
-                    if let Some(front) = waiting.front_mut() {
-                        front.advance(n);
-                        if front.is_empty() {
-                            waiting.pop_front();
-                        }
-                    }
-                }
-                // It reads no more, though it may write.
-                Ok(_) | Err(_) => {
-                    stdin = None;
-                    let dropped: usize = waiting.drain(..).map(|data| data.len()).sum();
-                    let _ = taken.send(u32::try_from(dropped).unwrap_or(u32::MAX));
-                }
-            },
-            piece = reader.receive() => match piece? {
-                Piece::Stdin(data) if stdin.is_some() && !data.is_empty() => {
-                    waiting.push_back(data);
-                    if waiting.iter().map(BytesMut::len).sum::<usize>() > WINDOW {
-                        return Err(ChannelError::Io(std::io::ErrorKind::InvalidData.into()));
-                    }
-                }
-                Piece::Stdin(data) => {
-                    let _ = taken.send(u32::try_from(data.len()).unwrap_or(u32::MAX));
-                }
-                Piece::StdinClosed => closing = true,
-                Piece::Resize(size) => {
-                    if let Err(error) = control.resize(size).await {
-                        tracing::debug!(error = %error_chain(&error), "the terminal of a command keeps its size");
-                    }
-                }
-                Piece::Stdout(_) | Piece::Stderr(_) | Piece::Ended(_) | Piece::Taken(_) | Piece::Lost(_) => {
-                    return Err(ChannelError::Io(std::io::ErrorKind::InvalidData.into()));
-                }
-            },
         }
     }
 }

@@ -21,6 +21,7 @@ mod core;
 mod end;
 mod exec;
 mod idle;
+mod input;
 mod listener;
 pub(crate) mod lock;
 mod notify;

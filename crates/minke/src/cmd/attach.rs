@@ -3,7 +3,7 @@
 use clap::Args;
 use minke_core::runtime::AttachRequest;
 
-use super::exec::terminal::{self, Raw};
+use super::exec::terminal;
 use super::exec::{End, carry, container, target};
 use crate::client::Client;
 use crate::exit::{Exit, Failure, Outcome};
@@ -55,17 +55,15 @@ pub(crate) async fn run(args: &AttachArgs, client: &Client) -> Outcome {
         let hint = format!("`minke ps` shows what runs, `minke logs {}` what it said", key.full_name());
         return Err(Failure::system(text).hint(hint));
     }
-    let raw = match size {
-        Some(_) if request.stdin => {
-            say("If you don't see a command prompt, try pressing enter.");
-            Some(Raw::enter().map_err(|e| Failure::system(format!("can't use the terminal: {e}")))?)
-        }
-        Some(_) | None => None,
-    };
-    let ended = carry(&mut connection, request.stdin, size).await;
-    drop(raw);
-    Ok(match ended? {
+    if size.is_some() && request.stdin {
+        say("If you don't see a command prompt, try pressing enter.");
+    }
+    Ok(match carry(&mut connection, request.stdin, size).await? {
         End::Code(_) => Exit::Reached,
         End::Signal(signal) => Exit::Interrupted(signal),
+        End::Lost(why) => {
+            let hint = format!("the program goes on; `minke logs {}` has what it writes", key.full_name());
+            return Err(Failure::system(why).hint(hint));
+        }
     })
 }

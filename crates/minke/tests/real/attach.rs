@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -53,6 +54,33 @@ const ASKS: &str =
     "echo up; while read line; do echo got $line; [ $line = end ] && exit 3; done; echo over; sleep 1000";
 
 #[tokio::test]
+async fn who_joins_and_does_not_read_is_let_go_and_the_program_goes_on() {
+    with_instance("who_joins_and_does_not_read_is_let_go_and_the_program_goes_on", async |m| {
+        let shared = m.root().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        let script = "while [ ! -e /shared/go ]; do echo tick; sleep 0.1; done; yes \"$(head -c 1000 /dev/zero | tr '\\0' x)\" | \
+                      head -c 4194304; touch /shared/done; \
+                      sleep 1000";
+        let volumes = format!("volumes: [{{name: shared, hostPath: {{path: {}}}}}]", shared.display());
+        let mounts = "volumeMounts: [{name: shared, mountPath: /shared}]";
+        let file = m.manifest("web.yaml", &pod_with("web", "Never", script, &volumes, mounts));
+        m.minke(&["run", "-q", &file]).await.expect(0);
+        let mut joined = Joined::new(&m, &["attach", "web"]);
+        assert_eq!(joined.line().await, "tick");
+
+        std::fs::write(shared.join("go"), "").unwrap();
+        wait("the program to go on", || shared.join("done").exists()).await;
+        while !joined.line().await.is_empty() {}
+        let mut said = String::new();
+        joined.child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+        assert!(said.contains("was not read for 10 s") && said.contains("minke logs default/web"), "{said}");
+        assert_ne!(joined.code().await, 0);
+        assert!(m.minke(&["logs", "web"]).await.expect(0).out.len() > 4_000_000, "the log has everything");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_program_is_joined_left_and_joined_again() {
     with_instance("a_program_is_joined_left_and_joined_again", async |m| {
         let file = m.manifest("web.yaml", &pod_with("web", "Never", ASKS, "", "stdin: true"));
@@ -70,7 +98,7 @@ async fn a_program_is_joined_left_and_joined_again() {
         let mut seen = String::new();
         while seen != "got two" {
             second.say("two\n").await;
-            seen = tokio::time::timeout(PATIENCE, second.line()).await.unwrap();
+            seen = tokio::time::timeout(Duration::from_millis(300), watches.line()).await.unwrap_or_default();
         }
         second.say("three\nend\n").await;
         while seen != "got end" {

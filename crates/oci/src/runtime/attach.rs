@@ -21,7 +21,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::sync::{mpsc, watch};
 use tokio_util::compat::TokioAsyncReadCompatExt;
 
-use super::exec::{receive, refused};
+use super::exec::{receive, refused, resize};
 use super::exec_streams::{Input, Output};
 use super::state::{Container, Life};
 use super::{EmbeddedRuntime, error};
@@ -51,7 +51,7 @@ impl AttachService for EmbeddedRuntime {
         let err = err.map(|(ours, _theirs)| ours);
         let input = receive(&handover).map_err(failed("receive the container's input"))?;
 
-        let (gone, over) = watch::channel(None::<()>);
+        let (gone, over) = watch::channel(None::<Parted>);
         let (end_input, mut ended_input) = mpsc::channel(1);
         let stdin = match input.as_ref().filter(|_| call.stdin) {
             Some(fd) => Some(StdinOf { input: made(Input::new(fd))?, end: end_input }),
@@ -59,22 +59,21 @@ impl AttachService for EmbeddedRuntime {
         };
         let stdout = made(Output::new(&out, over.clone()))?;
         let stderr = match err {
-            Some(err) => Some(made(Output::new(&err, over))?),
+            Some(err) => Some(made(Output::new(&err, over.clone()))?),
             None => None,
         };
         let watcher = tokio::spawn(async move {
-            tokio::select! {
-                () = connection.gone() => {}
-                Some(()) = ended_input.recv() => {
-                    if connection.end_input().await.is_ok() {
-                        connection.gone().await;
-                    }
-                }
-            }
-            gone.send_replace(Some(()));
+            let words = tokio::select! {
+                words = connection.gone() => words,
+                Some(()) = ended_input.recv() => match connection.end_input().await {
+                    Ok(()) => connection.gone().await,
+                    Err(_) => None,
+                },
+            };
+            gone.send_replace(Some(words.map_or(Parted::Gone, Parted::LetGo)));
         });
         let terminal = input.filter(|_| record.tty);
-        let control = Control { terminal, container, watcher };
+        let control = Control { terminal, container, over, watcher };
         if let Some(size) = request.size {
             control.resize(size).await?;
         }
@@ -131,10 +130,20 @@ impl Drop for StdinOf {
     }
 }
 
+/// How a visit ended from the other side.
+#[derive(Debug, Clone)]
+enum Parted {
+    /// The shim is gone.
+    Gone,
+    /// It waits no longer for who takes nothing, and says so.
+    LetGo(String),
+}
+
 /// The program's end and its terminal. Dropping it leaves.
 struct Control {
     terminal: Option<OwnedFd>,
     container: Arc<Container>,
+    over: watch::Receiver<Option<Parted>>,
     /// Holds the connection.
     watcher: tokio::task::JoinHandle<()>,
 }
@@ -148,15 +157,24 @@ impl Drop for Control {
 #[async_trait]
 impl ExecControl for Control {
     async fn resize(&self, size: TerminalSize) -> Result<(), RuntimeError> {
-        let Some(terminal) = &self.terminal else { return Ok(()) };
-        let size = rustix::termios::Winsize { ws_row: size.height, ws_col: size.width, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(terminal, size).map_err(error::step(ATTACH, "change the size of the terminal"))
+        resize(ATTACH, self.terminal.as_ref(), size)
     }
 
     async fn wait(&self) -> Result<i32, RuntimeError> {
-        let mut life = self.container.life.subscribe();
-        let _ = life.wait_for(|life| matches!(life, Life::Exited(_))).await;
-        Ok(0)
+        let (mut life, mut over) = (self.container.life.subscribe(), self.over.clone());
+        let let_go = async {
+            let parted =
+                over.wait_for(|parted| matches!(parted, Some(Parted::LetGo(_)))).await.ok().and_then(|p| p.clone());
+            match parted {
+                Some(Parted::LetGo(words)) => words,
+                Some(Parted::Gone) | None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = life.wait_for(|life| matches!(life, Life::Exited(_))) => Ok(0),
+            words = let_go => Err(RuntimeError::failed(ATTACH, words)),
+        }
     }
 }
 

@@ -200,6 +200,13 @@ pub(super) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     }))
 }
 
+/// Changes the size of a session's terminal, where it has one.
+pub(super) fn resize(operation: Operation, terminal: Option<&OwnedFd>, size: TerminalSize) -> Result<(), RuntimeError> {
+    let Some(terminal) = terminal else { return Ok(()) };
+    let size = rustix::termios::Winsize { ws_row: size.height, ws_col: size.width, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(terminal, size).map_err(error::step(operation, "change the size of the terminal"))
+}
+
 /// A command's end and its terminal.
 #[derive(Debug)]
 struct Control {
@@ -219,10 +226,7 @@ impl Drop for Control {
 #[async_trait]
 impl ExecControl for Control {
     async fn resize(&self, size: TerminalSize) -> Result<(), RuntimeError> {
-        let Some(terminal) = &self.terminal else { return Ok(()) };
-        let size = rustix::termios::Winsize { ws_row: size.height, ws_col: size.width, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(terminal, size)
-            .map_err(error::step(self.operation, "change the size of the terminal"))
+        resize(self.operation, self.terminal.as_ref(), size)
     }
 
     async fn wait(&self) -> Result<i32, RuntimeError> {

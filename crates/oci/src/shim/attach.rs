@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! output ──► log
-//!    └─────► sinks ──► pipe of the agent        a sink that is behind: its output is not read until it is not
+//!    └─────► sinks ──► pipe of the agent        a sink that is behind: its output is not read until it is not,
+//!                                               and who takes nothing for ten seconds is let go
 //! agent ──► the container's own input or terminal, which it was handed
 //! ```
 //! The connection is the visit's life. A container that ends lets each sink take what is still to come and closes it.
@@ -10,6 +11,8 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -19,6 +22,18 @@ use super::protocol::{AttachCall, Refusal, RefusalKind};
 use super::server::Server;
 use crate::log::Stream;
 
+/// A program waits so long for somebody who joined it and takes nothing of what it writes. Its log has everything.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The number of an answer that nobody asked for.
+const LET_GO: u64 = u64::MAX;
+
+/// Monotonic time: the shim has no async runtime, and no test of it pauses the clock.
+fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// Where what a container writes goes besides its log.
 #[derive(Debug)]
 pub(super) struct Sink {
@@ -26,6 +41,8 @@ pub(super) struct Sink {
     stream: Stream,
     fd: OwnedFd,
     pending: Vec<u8>,
+    /// When it took something last, while there is more for it.
+    behind: Option<Duration>,
     /// When its input is over, so is the container's.
     once: bool,
 }
@@ -37,17 +54,29 @@ impl Sink {
     }
 
     /// Writes what is pending. `false` when nobody reads it any more.
-    fn write(&mut self) -> bool {
+    fn write(&mut self, now: Duration) -> bool {
         while !self.pending.is_empty() {
             match rustix::io::write(&self.fd, &self.pending) {
-                Ok(n) => drop(self.pending.drain(..n)),
+                Ok(n) => {
+                    drop(self.pending.drain(..n));
+                    self.behind = Some(now);
+                }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(rustix::io::Errno::AGAIN) => {
+                    self.behind.get_or_insert(now);
+                    return true;
+                }
                 Err(_) => return false,
             }
         }
         self.pending = Vec::new();
+        self.behind = None;
         true
+    }
+
+    /// For how long it is still waited for; `None`: nothing is waited for.
+    fn patience(&self, now: Duration) -> Option<Duration> {
+        self.behind.map(|since| (since + PATIENCE).saturating_sub(now))
     }
 
     fn is_abandoned(&self) -> bool {
@@ -76,7 +105,7 @@ impl Container {
                 return true;
             }
             sink.pending.extend_from_slice(bytes);
-            sink.write()
+            sink.write(now())
         });
     }
 
@@ -84,7 +113,7 @@ impl Container {
     pub(super) fn flush(&mut self, at: usize) {
         let ended = matches!(self.phase, Phase::Ended(_));
         let Some(sink) = self.sinks.get_mut(at) else { return };
-        let over = if sink.pending.is_empty() { sink.is_abandoned() } else { !sink.write() };
+        let over = if sink.pending.is_empty() { sink.is_abandoned() } else { !sink.write(now()) };
         if over || ended && sink.pending.is_empty() {
             self.sinks.remove(at);
         }
@@ -125,7 +154,7 @@ impl Server {
         for (fd, stream) in files.zip(streams) {
             rustix::io::ioctl_fionbio(&fd, true).map_err(|e| failed(&format!("write to who joins: {e}")))?;
             let once = call.stdin && call.once;
-            container.sinks.push(Sink { client: caller.client, stream, fd, pending: Vec::new(), once });
+            container.sinks.push(Sink { client: caller.client, stream, fd, pending: Vec::new(), behind: None, once });
         }
         Ok(())
     }
@@ -147,6 +176,27 @@ impl Server {
             if container.sinks.iter().any(|sink| sink.client == client && sink.once) {
                 container.stdin = None;
             }
+        }
+    }
+
+    /// How long those who joined and take nothing are still waited for, the first of them.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let now = now();
+        self.containers.values().flat_map(|c| &c.sinks).filter_map(|sink| sink.patience(now)).min()
+    }
+
+    /// Lets those go for whom a program has waited long enough, and tells them.
+    pub(super) fn let_slow_go(&mut self) {
+        let now = now();
+        let sinks = self.containers.values().flat_map(|c| &c.sinks);
+        let slow: Vec<u64> = sinks.filter(|s| s.patience(now) == Some(Duration::ZERO)).map(|s| s.client).collect();
+        for client in slow {
+            let words = format!(
+                "what the program writes was not read for {} s, and it waits no longer; its log has everything",
+                PATIENCE.as_secs()
+            );
+            self.answer(Caller { client, number: LET_GO }, Err(Refusal::new(RefusalKind::State, words)));
+            self.peers.remove(&client);
         }
     }
 
@@ -173,4 +223,47 @@ fn hand_over(socket: &OwnedFd, fd: Option<BorrowedFd<'_>>) -> rustix::io::Result
     }
     sendmsg(socket, &[IoSlice::new(b"+")], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn sink(fd: OwnedFd) -> Sink {
+        Sink { client: 1, stream: Stream::Stdout, fd, pending: vec![b'x'; 1 << 20], behind: None, once: false }
+    }
+
+    #[test]
+    fn who_takes_nothing_is_waited_for_until_patience_ends() {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let mut sink = sink(theirs);
+        assert_eq!(sink.patience(SECOND), None);
+        assert!(sink.write(SECOND), "somebody may read it");
+        assert_eq!(sink.patience(SECOND * 4), Some(SECOND * 7));
+        assert!(sink.write(SECOND * 5), "nothing was taken");
+        assert_eq!(sink.patience(SECOND * 11), Some(Duration::ZERO));
+        assert_eq!(sink.patience(SECOND * 50), Some(Duration::ZERO));
+
+        // Who takes anything at all is there.
+        let mut buffer = vec![0; 1 << 20];
+        rustix::io::read(&ours, &mut buffer[..]).unwrap();
+        assert!(sink.write(SECOND * 11));
+        assert_eq!(sink.patience(SECOND * 11), Some(PATIENCE));
+        while !sink.pending.is_empty() {
+            let _ = rustix::io::read(&ours, &mut buffer[..]);
+            assert!(sink.write(SECOND * 12));
+        }
+        assert_eq!(sink.patience(SECOND * 99), None, "who has everything may take his time");
+    }
+
+    #[test]
+    fn who_is_gone_is_not_waited_for() {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        drop(ours);
+        assert!(!sink(theirs).write(SECOND));
+    }
 }

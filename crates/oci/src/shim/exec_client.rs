@@ -67,9 +67,15 @@ impl ExecConnection {
         self.stream.write_all(&frame).await.map_err(ClientError::Gone)
     }
 
-    /// Waits until the shim is gone. Cancel-safe.
-    pub(crate) async fn gone(&mut self) {
-        while self.answer().await.is_ok() {}
+    /// Waits until the shim is gone, or lets this visit go: then with its words. Cancel-safe.
+    pub(crate) async fn gone(&mut self) -> Option<String> {
+        loop {
+            match self.answer().await {
+                Ok(_) => {}
+                Err(ClientError::Refused(refusal)) => return Some(refusal.message),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Waits for its end.

@@ -80,6 +80,7 @@ impl Server {
                 self.handle(source);
             }
             self.kill_abandoned();
+            self.let_slow_go();
             self.leave_abandoned();
             if let Some(caller) = self.ending {
                 self.answer(caller, Ok(Reply::Done));
@@ -125,7 +126,11 @@ impl Server {
         }
         let mut polled: Vec<PollFd<'_>> =
             fds.into_iter().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
-        let pause = self.remnants.pause_ms().map(|ms| Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 });
+        // A part of a millisecond more: who wakes too early would turn round and round.
+        let patience =
+            self.patience().map(|left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX).saturating_add(1));
+        let pause = self.remnants.pause_ms().into_iter().chain(patience).min();
+        let pause = pause.map(|ms| Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 });
         match poll(&mut polled, pause.as_ref()) {
             Ok(0) => return vec![Source::Pause],
             Ok(_) => {}

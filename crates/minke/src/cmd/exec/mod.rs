@@ -75,17 +75,10 @@ pub(crate) async fn run(args: &ExecArgs, client: &Client) -> Outcome {
             None => failure.hint(format!("`minke ps` shows what runs, `minke logs {}` what it said", key.full_name())),
         });
     }
-    let raw = match size {
-        Some(_) if args.stdin => {
-            Some(Raw::enter().map_err(|e| Failure::system(format!("can't use the terminal: {e}")))?)
-        }
-        Some(_) | None => None,
-    };
-    let ended = carry(&mut connection, args.stdin, size).await;
-    drop(raw);
-    let code = match ended? {
+    let code = match carry(&mut connection, args.stdin, size).await? {
         End::Code(code) => code,
         End::Signal(signal) => return Ok(Exit::Interrupted(signal)),
+        End::Lost(why) => return Err(Failure::system(format!("how the command ended is not known: {why}"))),
     };
     if code != 0 && !args.quiet {
         eprintln!("command terminated with exit code {code}");
@@ -140,10 +133,15 @@ pub(super) enum End {
     Code(u8),
     /// This process got a signal, or its reader went.
     Signal(u8),
+    /// The agent can't say how, and why not.
+    Lost(String),
 }
 
-/// Carries the streams until the command has ended or this process is told to.
+/// Carries the streams until the command has ended or this process is told to. A terminal that is typed on passes on what is
+/// typed as it is, until then.
 pub(super) async fn carry(connection: &mut Connection, stdin: bool, tty: Option<TerminalSize>) -> Result<End, Failure> {
+    let raw = (stdin && tty.is_some()).then(Raw::enter).transpose();
+    let _raw = raw.map_err(|e| Failure::system(format!("can't use the terminal: {e}")))?;
     let watch = |kind| signal(kind).map_err(|e| Failure::system(format!("can't watch for signals: {e}")));
     let mut resized = watch(SignalKind::window_change())?;
     let (mut hangup, mut terminate) = (watch(SignalKind::hangup())?, watch(SignalKind::terminate())?);
@@ -168,7 +166,7 @@ pub(super) async fn carry(connection: &mut Connection, stdin: bool, tty: Option<
                 }
                 Piece::Taken(count) => on_its_way = on_its_way.saturating_sub(count as usize),
                 Piece::Ended(code) => return Ok(End::Code(code)),
-                Piece::Lost(why) => return Err(Failure::system(format!("how the command ended is not known: {why}"))),
+                Piece::Lost(why) => return Ok(End::Lost(why)),
                 Piece::Stdin(_) | Piece::StdinClosed | Piece::Resize(_) => {
                     return Err(Failure::system("the agent sends what only a command can; it may be another version"));
                 }
