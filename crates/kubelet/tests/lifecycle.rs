@@ -6,11 +6,11 @@ mod support;
 
 use std::time::Duration;
 
-use minke_core::fake::{Delivery, Ending, EventPlan, Fault, FaultAction, Life, Op};
+use minke_core::fake::{Delivery, Ending, EventPlan, Fault, FaultAction, FaultError, Life, Op};
 use minke_core::runtime::ContainerState;
 use minke_kubelet::{Admission, PodChange, PodStage, Progress, StopRequest};
 use serde_json::json;
-use support::{Bed, phase, pod, simple, uid, until, until_gone, until_phase, until_stage};
+use support::{Bed, events, phase, pod, simple, uid, until, until_gone, until_phase, until_stage};
 use tokio::time::{Instant, sleep};
 
 fn stop(seconds: Option<u64>, remove: bool) -> StopRequest {
@@ -406,6 +406,21 @@ async fn created_between_two_syncs_does_not_create_twice() {
     until_phase(&kubelet, &uid("a"), "Running").await;
     assert_eq!(bed.runtime.count(Op::CreateContainer), 1);
     assert_eq!(bed.runtime.violations(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_before_its_start_is_made_again_without_a_word_of_failure() {
+    let bed = Bed::new();
+    bed.runtime.fault(Fault::on(Op::StartContainer, FaultAction::Fail(FaultError::NotFound)).nth(1));
+    let kubelet = bed.kubelet().await;
+    let mut progress = kubelet.progress();
+    let begun = Instant::now();
+    kubelet.apply(vec![simple("a", "Always")]).await;
+    let report = until_phase(&kubelet, &uid("a"), "Running").await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "sooner than after an error: {:?}", begun.elapsed());
+    assert_eq!(report.pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].restart_count, 0);
+    let said = events(&mut progress);
+    assert!(!said.iter().any(|event| event.contains("Failed")), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ pub enum RuntimeError {
         message: String,
     },
     /// The runtime does not answer (daemon gone, shim dead). Nothing is known about what runs.
-    #[error("{operation}: the runtime does not answer")]
+    #[error("{operation}: {}", RuntimeError::UNANSWERED)]
     Unavailable {
         /// The call.
         operation: Operation,
@@ -94,6 +94,9 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
+    /// How [`RuntimeError::Unavailable`] says it. Whoever has only its text, as in an event, tells it apart by this.
+    pub const UNANSWERED: &'static str = "the runtime does not answer";
+
     /// Wraps any error as [`RuntimeError::Failed`].
     pub fn failed(operation: Operation, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Failed { operation, source: source.into() }

@@ -112,7 +112,12 @@ impl Groups {
         making.push(relative.to_owned());
         let Some(machine) = self.ours() else { return Ok(()) };
         let writes = cgroup::limits(&machine.hierarchies, limits)?;
-        machine.make_directories(relative)?;
+        // Who removes what is left of another Pod takes away what is empty above it, perhaps at this moment.
+        let vanished = |error: &GroupError| matches!(error, GroupError::Make { source, .. } if source.kind() == io::ErrorKind::NotFound);
+        match machine.make_directories(relative) {
+            Err(error) if vanished(&error) => machine.make_directories(relative)?,
+            made => made?,
+        }
         machine.limit(relative, &writes)?;
         machine.weigh(path);
         Ok(())

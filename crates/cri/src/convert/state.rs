@@ -32,10 +32,11 @@ pub(crate) fn state(status: &api::ContainerStatus) -> ContainerState {
 
 /// Whether it may have ended for the runtime alone: nobody saw its end.
 pub(crate) fn may_live_on(status: &api::ContainerStatus) -> bool {
-    status.state() == api::ContainerState::ContainerExited && status.exit_code == NOT_SEEN
+    let unseen = status.state() == api::ContainerState::ContainerExited && status.exit_code == NOT_SEEN;
+    unseen || cut_off(status) == Some(CutOff::MayHaveRun)
 }
 
-/// A start that the runtime gave up because whoever had asked for it was gone.
+/// A start that came to nothing because whoever had asked for it was gone, or the runtime itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CutOff {
     /// Its program was not run.
@@ -44,15 +45,22 @@ pub(crate) enum CutOff {
     MayHaveRun,
 }
 
-/// Whether its start was cut off. containerd says so with its word for a call whose caller is gone.
+/// Whether its start was cut off. containerd says so with its word for a call whose caller is gone. One that is killed itself
+/// while it starts a container may come back without having seen what its shim has made of it: it shows the container as
+/// created, and the next start finds that its task "already exists".
 pub(crate) fn cut_off(status: &api::ContainerStatus) -> Option<CutOff> {
     let message = status.message.trim_end_matches(": unknown");
-    let cut = status.state() == api::ContainerState::ContainerExited
-        && status.reason == "StartError"
-        && message.ends_with("context canceled");
-    cut.then(|| {
-        if message.starts_with("failed to create containerd task") { CutOff::NeverRan } else { CutOff::MayHaveRun }
-    })
+    if status.state() != api::ContainerState::ContainerExited || status.reason != "StartError" {
+        return None;
+    }
+    let (creating, canceled) =
+        (message.starts_with("failed to create containerd task"), message.ends_with("context canceled"));
+    match (creating, canceled) {
+        (true, true) => Some(CutOff::NeverRan),
+        (false, true) => Some(CutOff::MayHaveRun),
+        (true, false) => message.ends_with(": already exists").then_some(CutOff::MayHaveRun),
+        (false, false) => None,
+    }
 }
 
 fn exit(status: &api::ContainerStatus) -> Exit {
@@ -65,7 +73,9 @@ fn exit(status: &api::ContainerStatus) -> Exit {
         return lost("the container runtime was not there when it ended, so how it ended is not known");
     }
     if cut_off(status).is_some() {
-        return lost("its start was cut off when the agent that asked for it ended, so whether it ran is not known");
+        return lost(
+            "its start was cut off when the agent that asked for it or the runtime ended, so whether it ran is not known",
+        );
     }
     let (reason, message) = (status.reason.clone(), status.message.clone());
     Exit { code: ExitCode::Known(status.exit_code), reason, message, finished_at }
@@ -129,11 +139,15 @@ mod tests {
             ("failed to create containerd task: failed to create shim task: context canceled", Some(CutOff::NeverRan)),
             ("failed to create containerd task: context canceled: unknown", Some(CutOff::NeverRan)),
             ("failed to start containerd task \"c\": context canceled", Some(CutOff::MayHaveRun)),
+            ("failed to create containerd task: task c: already exists: unknown", Some(CutOff::MayHaveRun)),
+            ("failed to create containerd task: task c: already exists", Some(CutOff::MayHaveRun)),
+            ("failed to start containerd task: file already exists", None),
             ("failed to create containerd task: exec: \"context canceled\": executable file not found in $PATH", None),
         ] {
             assert_eq!(cut_off(&with(message)), cut, "{message}");
             assert_eq!(code(&state(&with(message))) == ExitCode::Lost, cut.is_some(), "{message}");
         }
+        assert!(may_live_on(&with("failed to create containerd task: task c: already exists")), "its task may run");
         let own = api::ContainerStatus { reason: "Error".to_owned(), ..with("context canceled") };
         assert_eq!(cut_off(&own), None, "a program that ran");
     }

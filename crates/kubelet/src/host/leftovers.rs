@@ -18,6 +18,8 @@ const GONE: &str = ".gone-";
 /// What says that somebody may want the Pod: its checkpoint, readable or set aside.
 const CHECKPOINTS: [&str; 2] = ["pod.json", "pod.json.torn"];
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// Where Pods' cgroups are below the root, by their quality of service.
+const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -63,7 +65,7 @@ impl Places {
             found.push(Leftover::Logs { uid, directory });
         }
         for mount in &self.cgroup_mounts {
-            for class in ["", "burstable", "besteffort"] {
+            for class in CLASSES {
                 let parent = self.cgroup_root.join(class);
                 for name in directories(&mount.join(&parent)) {
                     let Some(uid) = name.strip_prefix("pod").and_then(|uid| PodUid::new(uid).ok()) else { continue };
@@ -72,6 +74,13 @@ impl Places {
             }
         }
         found
+    }
+
+    /// Kills what is left in the cgroups of a Pod, and removes them.
+    pub(super) fn remove_cgroups(&self, uid: &PodUid) -> Result<(), String> {
+        let groups = CLASSES.map(|class| self.cgroup_root.join(class).join(format!("pod{uid}")));
+        let there = |path: &PathBuf| self.cgroup_mounts.iter().any(|mount| mount.join(path).is_dir());
+        groups.into_iter().filter(there).try_for_each(|path| self.remove(&Leftover::Cgroup { uid: uid.clone(), path }))
     }
 
     /// Removes one of them.
@@ -86,8 +95,19 @@ impl Places {
             Leftover::Cgroup { path, .. } => {
                 let dirs = || self.cgroup_mounts.iter().map(|mount| mount.join(path));
                 dirs().for_each(|dir| kill_all(&dir));
-                dirs().try_for_each(|dir| remove_cgroup(&dir)).map_err(|e| format!("can't remove a cgroup: {e}"))
+                dirs().try_for_each(|dir| remove_cgroup(&dir)).map_err(|e| format!("can't remove a cgroup: {e}"))?;
+                self.remove_empty_above(path);
+                Ok(())
             }
+        }
+    }
+
+    /// Removes what is empty above a Pod's cgroup, up to the root that is this agent's.
+    fn remove_empty_above(&self, path: &Path) {
+        for mount in &self.cgroup_mounts {
+            let above = path.ancestors().skip(1).take_while(|above| above.starts_with(&self.cgroup_root));
+            // Others may be in there.
+            let _ = above.map(|above| fs::remove_dir(mount.join(above))).take_while(Result::is_ok).count();
         }
     }
 
@@ -241,7 +261,19 @@ mod tests {
         }
         assert_eq!(bed.found(), []);
         assert!(outside.join("precious").exists());
-        assert!(bed.root.path().join("cg/cpu/minke/burstable").exists(), "others may be in there");
+        assert!(bed.root.path().join("cg/cpu").exists() && !bed.root.path().join("cg/cpu/minke").exists());
+    }
+
+    #[test]
+    fn the_cgroups_of_a_pod_go_and_those_of_others_stay() {
+        let bed = Bed::new();
+        bed.make("cg/cpu/minke/burstable/poda/container");
+        bed.make("cg/pids/minke/burstable/poda");
+        bed.make("cg/cpu/minke/burstable/podb");
+        bed.places.remove_cgroups(&uid("a")).unwrap();
+        bed.places.remove_cgroups(&uid("a")).unwrap();
+        assert_eq!(bed.found(), [Leftover::Cgroup { uid: uid("b"), path: "minke/burstable/podb".into() }]);
+        assert!(!bed.root.path().join("cg/pids/minke").exists(), "what is empty goes");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod node;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +20,7 @@ use minke_core::identity::{PodKey, PodUid};
 use minke_core::runtime::{
     ContainerConfig, ContainerStatus, IdMapping, PodRuntimeStatus, Runtime, SandboxConfig, error_chain,
 };
+use tokio::time::Instant;
 
 pub use addresses::host_addresses;
 pub(crate) use node::node_settings;
@@ -30,6 +32,9 @@ use crate::logs::{RotationPolicy, rotate};
 use crate::spec::{self, ContainerInput, IdRanges, NodeSettings, SandboxInput};
 use crate::sync::{ConfigError, ContainerRequest, HostError, PodHost, Recorder};
 use crate::volumes::{self, MountInput, VolumeError, VolumePlan};
+
+/// Until processes are gone that were killed.
+const KILLED: Duration = Duration::from_secs(2);
 
 /// The machine.
 pub struct MachineHost {
@@ -216,6 +221,19 @@ impl PodHost for MachineHost {
             Ok(()) | Err(_) => Ok(()),
         });
         removed.await?
+    }
+
+    async fn remove_cgroups(&self, uid: &PodUid) -> Result<(), HostError> {
+        let begun = Instant::now();
+        loop {
+            let (places, uid) = (self.places(), uid.clone());
+            // What was killed is not gone at once.
+            match blocking(move || places.remove_cgroups(&uid)).await? {
+                Ok(()) => return Ok(()),
+                Err(message) if begun.elapsed() > KILLED => return Err(HostError { message }),
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
     }
 
     async fn leftovers(&self) -> Vec<Leftover> {

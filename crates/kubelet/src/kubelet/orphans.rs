@@ -45,6 +45,7 @@ async fn end(ctx: &Arc<WorkerContext>, uid: &PodUid) -> Result<(), String> {
     stop_pod(&ctx.sync, &key, None, &status, ORPHAN_GRACE).await?;
     stop_sandboxes(ctx, &key).await.map_err(words)?;
     remove_sandboxes(ctx, &key).await.map_err(words)?;
+    ctx.sync.host.remove_cgroups(uid).await.map_err(|e| e.message)?;
     ctx.sync.host.tear_down(uid).await.map_err(|e| e.message)?;
     ctx.sync.host.remove_logs(&key).await.map_err(|e| e.message)?;
     ctx.pleg.request(uid);

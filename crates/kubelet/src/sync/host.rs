@@ -62,6 +62,11 @@ pub trait PodHost: std::fmt::Debug + Send + Sync + 'static {
     async fn tear_down(&self, uid: &PodUid) -> Result<(), HostError>;
     /// Removes the logs of a Pod.
     async fn remove_logs(&self, key: &PodKey) -> Result<(), HostError>;
+    /// Ends what still runs in the cgroups of a Pod of which the runtime knows nothing any more, and removes them, as the
+    /// kubelet does at a Pod's end: a runtime that is killed while it makes a sandbox forgets its processes.
+    async fn remove_cgroups(&self, _uid: &PodUid) -> Result<(), HostError> {
+        Ok(())
+    }
     /// What the machine has that belongs to Pods, known to anybody or not. A host without a disk has nothing.
     async fn leftovers(&self) -> Vec<Leftover> {
         Vec::new()

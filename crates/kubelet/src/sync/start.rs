@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
@@ -48,6 +49,17 @@ impl Refusal {
         Self { reason: reason.to_owned(), message: message.into() }
     }
 }
+
+/// Why a container that was made does not run.
+enum NotRun {
+    /// It is not there any more: somebody removed it, or an earlier agent's start of it was cut off before it ran. Nothing is
+    /// wrong with it.
+    Gone,
+    Refused(Refusal),
+}
+
+/// Until what was gone is made again.
+const GONE_BACKOFF: Duration = Duration::from_secs(1);
 
 fn crash_key(uid: &PodUid, container: &Container) -> CrashKey {
     let spec_hash = backoff_hash(container);
@@ -164,14 +176,20 @@ pub(super) async fn start(
     let ran = run(ctx, memory, key, &id, container).await;
     let told = match &ran {
         Ok(()) => Transition::Done { step: what },
-        Err(refusal) => Transition::Failed { step: what, reason: refusal.reason.clone() },
+        Err(NotRun::Gone) => Transition::Failed { step: what, reason: "it is gone".to_owned() },
+        Err(NotRun::Refused(refusal)) => Transition::Failed { step: what, reason: refusal.reason.clone() },
     };
     record(ctx, key, &step.name, attempt, told);
     match ran {
         Ok(()) => {
             memory.lock().waiting.remove(&step.name);
         }
-        Err(refusal) => {
+        Err(NotRun::Gone) => {
+            tracing::info!(pod = %key, container = step.name, "what was made to be started is gone; it is made again");
+            failures.backs_off(GONE_BACKOFF);
+            return Started::No;
+        }
+        Err(NotRun::Refused(refusal)) => {
             refused(ctx, key, &step.name, &refusal);
             wait(&refusal.reason, &refusal.message);
             failures.other.push(format!("container {}: {}", step.name, refusal.message));
@@ -214,7 +232,7 @@ fn refused(ctx: &SyncContext, key: &PodKey, name: &str, refusal: &Refusal) {
     ctx.recorder.warning(&key.uid, Some(name), "Failed", format!("Error: {}", refusal.message));
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -258,10 +276,13 @@ async fn run(
     key: &PodKey,
     id: &ContainerId,
     container: &Container,
-) -> Result<(), Refusal> {
+) -> Result<(), NotRun> {
     let begun = Instant::now();
     let call = bounded("start container", CALL_TIMEOUT, ctx.runtime.start_container(id));
-    call.await.map_err(|error| Refusal::new("RunContainerError", error_chain(&error)))?;
+    call.await.map_err(|error| match error.is_not_found() {
+        true => NotRun::Gone,
+        false => NotRun::Refused(Refusal::new("RunContainerError", error_chain(&error))),
+    })?;
     let name = &container.name;
     if let Some(timing) = memory.lock().timing(name) {
         timing.start_ms = Some(millis(begun.elapsed()));

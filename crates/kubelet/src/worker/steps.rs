@@ -83,7 +83,8 @@ impl StepJob {
     async fn remove_sandboxes(&self) -> Result<(), String> {
         let removed = remove_sandboxes(&self.ctx, &self.key).await;
         self.ctx.pleg.request(&self.key.uid);
-        removed.map_err(|e| format!("can't remove the sandbox: {}", error_chain(&e)))
+        removed.map_err(|e| format!("can't remove the sandbox: {}", error_chain(&e)))?;
+        self.ctx.sync.host.remove_cgroups(&self.key.uid).await.map_err(|e| e.message)
     }
 }
 

@@ -113,6 +113,12 @@ impl Containerd {
         processes::shims(&self.socket())
     }
 
+    /// The sandbox that a shim was started for, by its command line.
+    #[must_use]
+    pub fn sandbox_of(shim: i32) -> Option<String> {
+        processes::argument(shim, "-id")
+    }
+
     /// Everything that it costs: its process, its shims, and what they have started, sandboxes and containers.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
@@ -254,10 +260,13 @@ impl Containerd {
     }
 
     /// What there is of Pods: shims and processes of containers, a line each. Empty when all Pods are gone. Cgroups of
-    /// Pods are not containerd's to remove.
+    /// Pods are not containerd's to remove. A shim below which nothing lives is `empty shim PID of SANDBOX`.
     #[must_use]
     pub fn leftovers(&self) -> String {
-        let shims = self.shims().into_iter().map(|pid| format!("shim {pid}\n"));
+        let shims = self.shims().into_iter().map(|pid| {
+            let empty = if processes::with_descendants(&[pid]).len() > 1 { "" } else { "empty " };
+            format!("{empty}shim {pid} of {}\n", Self::sandbox_of(pid).unwrap_or_default())
+        });
         let members = processes::members(&processes::cgroups(&self.cgroup)).into_iter();
         shims.chain(members.map(|pid| format!("process {pid}\n"))).collect()
     }

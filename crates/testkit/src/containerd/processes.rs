@@ -14,6 +14,14 @@ fn is_shim(pid: i32, socket: &Path) -> bool {
     program.contains("containerd-shim") && words.any(|word| Path::new(word.as_ref()) == socket)
 }
 
+/// What follows this word on the command line of a process.
+pub(super) fn argument(pid: i32, name: &str) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    words.find(|word| word == name)?;
+    words.next().map(|word| word.into_owned())
+}
+
 /// All processes, with their parents.
 fn parents() -> BTreeMap<i32, i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -25,8 +25,8 @@ pub(super) fn find(
         "ImagePullBackOff" => pull(backed_off(sight, member, message, history, &mut evidence)),
         "CrashLoopBackOff" => crash(sight, member, &mut evidence),
         "CreateContainerConfigError" => config(message),
-        "CreateContainerError" => create(message),
-        "RunContainerError" => (ended::start_cause(message).unwrap_or(Cause::RunContainer), Severity::Permanent),
+        "CreateContainerError" => refused(message, Cause::CreateContainer),
+        "RunContainerError" => refused(message, Cause::RunContainer),
         "PreStartHookError" | "PostStartHookError" | "PreCreateHookError" => (Cause::HookFailed, Severity::Permanent),
         "CreatePodSandboxError" | "ConfigPodSandboxError" | "NetworkNotReady" => sandbox(message),
         _ => (Cause::UnknownWaiting, Severity::Transient(Budget::Unknown)),
@@ -118,7 +118,8 @@ fn config(message: &str) -> (Cause, Severity) {
     }
 }
 
-fn create(message: &str) -> (Cause, Severity) {
+/// A container that could not be made or started: a runtime that is slow or away comes back, a refusal stays one.
+fn refused(message: &str, otherwise: Cause) -> (Cause, Severity) {
     let text = message.to_lowercase();
     let slow = [
         "context deadline exceeded",
@@ -132,7 +133,7 @@ fn create(message: &str) -> (Cause, Severity) {
     if slow.iter().any(|word| text.contains(word)) {
         (Cause::RuntimeSlow, Severity::Transient(Budget::Create))
     } else {
-        (ended::start_cause(message).unwrap_or(Cause::CreateContainer), Severity::Permanent)
+        (ended::start_cause(message).unwrap_or(otherwise), Severity::Permanent)
     }
 }
 

@@ -88,6 +88,7 @@ transient! {
     waiting_image_inspect_error: app_waits("ImageInspectError", "Failed to inspect image") => ImageInspect in 60;
     waiting_create_container_config_error_caches: app_waits("CreateContainerConfigError", "failed to sync configmap cache: timed out waiting for the condition") => RuntimeSlow in 60;
     waiting_create_container_error_deadline: app_waits("CreateContainerError", "context deadline exceeded") => RuntimeSlow in 60;
+    waiting_run_container_error_deadline: app_waits("RunContainerError", "context deadline exceeded") => RuntimeSlow in 60;
     waiting_create_container_error_reserved_name: app_waits("CreateContainerError", "failed to reserve container name \"x\": name \"x\" is reserved for \"y\"") => RuntimeSlow in 60;
     waiting_create_pod_sandbox_error: app_waits("CreatePodSandboxError", "cni failed") => SandboxFailed in 60;
     waiting_for_an_unknown_reason: app_waits("BrandNewReason", "words") => UnknownWaiting in 60;

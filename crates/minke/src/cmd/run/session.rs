@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::{PodKey, PodUid};
 use minke_core::manifest::PodGroup;
+use minke_core::runtime::RuntimeError;
 use minke_kubelet::{Admission, PodReport, PodStage, Progress};
 
 use crate::exit::Exit;
@@ -303,7 +304,9 @@ impl Session {
         if *warning || reason == "Killing" {
             tracked.heard(reason, message);
         }
-        if *warning && TROUBLES.contains(&reason.as_str()) {
+        // While the runtime is away everything fails, and is tried again when it is back: that says nothing of the Pod.
+        let away = message.contains(RuntimeError::UNANSWERED);
+        if *warning && !away && TROUBLES.contains(&reason.as_str()) {
             tracked.trouble.count += 1;
             tracked.trouble.message = format!("{reason}: {message}");
         }

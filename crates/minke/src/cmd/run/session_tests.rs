@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use minke_core::manifest::Origin;
+use minke_core::runtime::error_chain;
 use minke_kubelet::PodTimings;
 use proptest::prelude::*;
 use serde_json::json;
@@ -249,6 +250,29 @@ fn sandbox_failures_that_repeat_end_it() {
     assert_eq!(session.step(event.clone()), []);
     assert_eq!(session.step(event.clone()), []);
     assert_eq!(session.step(event), [Effect::End(Exit::System)]);
+}
+
+#[test]
+fn a_runtime_that_is_away_is_no_failure_of_the_pod() {
+    let mut session = session(&["a"], Until::Running, false);
+    let event = |message: &str| {
+        Input::Progress(Progress::Event {
+            pod: uid("a"),
+            container: None,
+            reason: "FailedCreatePodSandBox".to_owned(),
+            message: message.to_owned(),
+            warning: true,
+        })
+    };
+    let away = RuntimeError::Unavailable { operation: "run sandbox", source: "connection refused".into() };
+    let words = format!("Failed to create pod sandbox: {}", error_chain(&away));
+    for _ in 0..20 {
+        assert_eq!(session.step(event(&words)), []);
+    }
+    assert_eq!(session.step(event("no cgroup")), []);
+    assert_eq!(session.step(event(&words)), []);
+    assert_eq!(session.step(event("no cgroup")), []);
+    assert_eq!(session.step(event("no cgroup")), [Effect::End(Exit::System)], "others still are");
 }
 
 #[derive(Debug, Clone)]
