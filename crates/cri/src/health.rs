@@ -90,10 +90,11 @@ impl Watchman {
         Hanging(self)
     }
 
-    /// Whether nothing was heard for so long that it should be asked.
-    fn wonders(&self) -> bool {
+    /// Until nothing will have been heard for so long that it should be asked. Zero: ask now.
+    fn trusts_for(&self) -> Duration {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        self.hanging.load(Ordering::Relaxed) == 0 && heard.elapsed() >= deadline::PULSE
+        let hangs = self.hanging.load(Ordering::Relaxed) > 0;
+        if hangs { deadline::PULSE } else { deadline::PULSE.saturating_sub(heard.elapsed()) }
     }
 }
 
@@ -110,11 +111,14 @@ impl Drop for Hanging<'_> {
 /// Asks a runtime that nobody has asked anything for a while whether it is there, as long as it is used. A full list comes
 /// only each ten seconds while there are events; the kubelet asks for the runtime's status each five seconds.
 pub(crate) async fn pulse(runtime: Weak<Inner>) {
+    let mut pause = deadline::PULSE;
     loop {
-        tokio::time::sleep(deadline::PULSE).await;
+        tokio::time::sleep(pause).await;
         let Some(inner) = runtime.upgrade() else { return };
-        if inner.watchman.wonders() {
+        pause = inner.watchman.trusts_for();
+        if pause.is_zero() {
             ask(&inner).await;
+            pause = deadline::PULSE;
         }
     }
 }
@@ -169,14 +173,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_asked_only_when_nothing_was_heard_and_nothing_waits() {
         let watchman = Watchman::new();
-        assert!(!watchman.wonders());
+        assert_eq!(watchman.trusts_for(), deadline::PULSE);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(watchman.trusts_for(), deadline::PULSE - Duration::from_secs(1));
         tokio::time::advance(deadline::PULSE).await;
-        assert!(watchman.wonders());
+        assert_eq!(watchman.trusts_for(), Duration::ZERO);
         let hanging = watchman.hangs(|| "late".to_owned());
-        assert!(!watchman.wonders(), "the answer to one question is none to another");
+        assert_eq!(watchman.trusts_for(), deadline::PULSE, "the answer to one question is none to another");
         drop(hanging);
-        assert!(watchman.wonders());
+        assert_eq!(watchman.trusts_for(), Duration::ZERO);
         watchman.answered();
-        assert!(!watchman.wonders());
+        assert_eq!(watchman.trusts_for(), deadline::PULSE);
     }
 }
