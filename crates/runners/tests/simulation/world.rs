@@ -285,7 +285,10 @@ impl World {
                 self.after(120_000, Happening::Poll);
             }
             Happening::Change(settings) => {
-                self.lowered = Some((self.settings.scaling.max, self.now + SignedDuration::from_secs(2)));
+                // One change may follow another while what the first maximum allowed is still on its way.
+                let still = self.lowered.filter(|(_, until)| self.now < *until).map_or(0, |(max, _)| max);
+                let most = still.max(self.settings.scaling.max);
+                self.lowered = Some((most, self.now + SignedDuration::from_secs(2)));
                 self.settings = *settings.clone();
                 self.tell(vec![Input::Settings(settings)]);
             }
@@ -502,7 +505,8 @@ impl World {
         self.tally.most_live = self.tally.most_live.max(live);
         let live = live - self.pods.values().filter(|pod| pod.too_late && pod.facts.ended.is_none()).count();
         let before = self.lowered.filter(|(_, until)| self.now < *until).map_or(0, |(max, _)| max);
-        let ceiling = ceiling.max(before);
+        // What was allowed when it was commanded, what is allowed now, or what was until a moment ago.
+        let ceiling = ceiling.max(self.settings.scaling.max).max(before);
         assert!(live <= ceiling as usize, "{live} Pods where {ceiling} are allowed");
         self.watch(slot);
         if self.random.chance(self.rates.pod_hopeless) {
