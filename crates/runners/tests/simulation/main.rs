@@ -25,7 +25,7 @@ use minke_runners::plan::Scaling;
 use random::Random;
 use world::{Rates, START, World};
 
-const DEFAULT_SEEDS: u64 = 10_000;
+const DEFAULT_SEEDS: u64 = 100_000;
 /// Every tenth life is a long one.
 const LONG: u64 = 10;
 /// Longer than anything is late (a webhook, a look, a list).
