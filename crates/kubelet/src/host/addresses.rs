@@ -1,4 +1,4 @@
-//! The machine's own addresses.
+//! The machine's own name and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -17,6 +17,12 @@ pub fn host_addresses() -> Vec<IpAddr> {
     };
     let found: Vec<IpAddr> = outside.into_iter().filter_map(local).collect();
     if found.is_empty() { vec![Ipv4Addr::LOCALHOST.into()] } else { found }
+}
+
+/// What the machine is called, in lower case, as the names of nodes are.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
 }
 
 #[cfg(test)]

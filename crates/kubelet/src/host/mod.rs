@@ -22,7 +22,7 @@ use minke_core::runtime::{
 };
 use tokio::time::Instant;
 
-pub use addresses::host_addresses;
+pub use addresses::{host_addresses, host_name};
 pub(crate) use node::node_settings;
 
 use self::leftovers::Places;

@@ -14,7 +14,7 @@ use minke_core::runtime::{ImageStatus, error_chain};
 use super::KubeletProvider;
 use super::machine::{MachineFacts, instance_type, system_info};
 use crate::admission::{Pressure, read_capacity, read_machine};
-use crate::host::host_addresses;
+use crate::host::{host_addresses, host_name};
 use crate::pleg::bounded;
 use crate::sync::CALL_TIMEOUT;
 use crate::{Eviction, Kubelet};
@@ -102,7 +102,7 @@ impl NodeSource for KubeletProvider {
             capacity,
             allocatable,
             labels,
-            hostname: rustix::system::uname().nodename().to_string_lossy().to_lowercase(),
+            hostname: host_name(),
             addresses,
             info: system_info(facts, format!("{}://{}", config.runtime_name, config.runtime_version)),
             images: self.describer.images(kubelet).await,

@@ -151,7 +151,7 @@ async fn open_embedded(place: &Place, clock: Arc<dyn Clock>) -> Result<Arc<dyn R
 
 /// What this machine is called as a node, unless told otherwise: its host name, in lower case.
 pub(crate) fn node_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
+    minke_kubelet::host::host_name()
 }
 
 /// The kubelet core's settings for an instance.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
@@ -61,12 +61,13 @@ impl Cluster {
     }
 }
 
+/// How full this machine's disk is, is not for tests: images that can't be had again by a pull would go.
+const FILE: &str =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\n";
+
 fn node(m: &Instance, cluster: &Cluster, more: &[&str]) -> Running {
     let kubeconfig = cluster.kubeconfig();
-    // How full this machine's disk is, is not for tests: images that can't be had again by a pull would go.
-    let file =
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\n";
-    let config = m.manifest("node.yaml", file);
+    let config = m.manifest("node.yaml", FILE);
     m.spawn(&[&["node", "--kubeconfig", &kubeconfig, "--node-name", "n1", "--config", &config], more].concat())
 }
 
@@ -266,6 +267,55 @@ async fn a_wrong_kubeconfig_is_told_and_an_api_that_is_not_there_is_waited_for()
         let file = m.manifest("config.yaml", "kind: Pod\n");
         let wrong = m.minke(&["node", "--config", &file]).await.expect(2);
         assert!(wrong.err.contains("KubeletConfiguration"), "{wrong:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_the_embedded_api_with_a_bootstrap_token() {
+    with_instance("a_node_joins_the_embedded_api_with_a_bootstrap_token", async |m| {
+        let mut cluster = Cluster::start(&m).await;
+        let client = cluster.client().await;
+        let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::default_namespaced(client.clone()));
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+        let token = json!({
+            "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+            "stringData": {
+                "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            },
+        });
+        secrets.create(&PostParams::default(), &serde_json::from_value(token).unwrap()).await.unwrap();
+        let mut kubeconfig = serde_json::to_value(Kubeconfig::read_from(cluster.kubeconfig()).unwrap()).unwrap();
+        kubeconfig["users"][0]["user"] = json!({"token": "abcdef.0123456789abcdef"});
+        let bootstrap = m.manifest("bootstrap.conf", &kubeconfig.to_string());
+        let (authority, config) = (cluster.data.join("pki/ca.crt"), m.manifest("node.yaml", FILE));
+        let node = m.spawn(&[
+            "node",
+            "--bootstrap-kubeconfig",
+            &bootstrap,
+            "--node-name=n1",
+            "--node-ip=127.0.0.1",
+            "--listen=127.0.0.1:0",
+            "--server-tls-bootstrap",
+            "--client-ca-file",
+            authority.to_str().unwrap(),
+            "--config",
+            &config,
+        ]);
+        ready(&nodes).await;
+        // From here on it is known by its own certificate.
+        secrets.delete("bootstrap-token-abcdef", &DeleteParams::default()).await.unwrap();
+        pods.create(&PostParams::default(), &pod("said", "echo hello; exec sleep 1000", json!({}))).await.unwrap();
+        until(&pods, "said", "runs", |p| phase(p) == "Running").await;
+        wait_async("the API to ask the node", async || {
+            pods.logs("said", &LogParams::default()).await.is_ok_and(|said| said == "hello\n")
+        })
+        .await;
+        pods.delete("said", &DeleteParams { grace_period_seconds: Some(1), ..DeleteParams::default() }).await.unwrap();
+        wait_async("the pod to be gone", async || matches!(pods.get_opt("said").await, Ok(None))).await;
+        node.signal(Signal::TERM);
+        node.end().await.expect(0);
+        cluster.kill().await;
     })
     .await;
 }

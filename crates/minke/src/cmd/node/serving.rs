@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use minke_core::runtime::error_chain;
-use minke_kubelet::host::host_addresses;
+use minke_kubelet::host::{host_addresses, host_name};
 use minke_node::certificates::Store;
 use minke_node::http::ServingCertificate;
 
@@ -61,12 +61,13 @@ impl ServingArgs {
             _ if self.self_signed => {
                 let mut addresses = own();
                 addresses.push(Ipv4Addr::LOCALHOST.into());
-                let made = ServingCertificate::self_signed(&[node], &addresses);
+                let made = ServingCertificate::self_signed(&[node, &host_name()], &addresses);
                 CertificateSource::Given(made.map_err(|error| Failure::from_error(&error))?)
             }
             _ if self.server_tls_bootstrap || bootstrap => CertificateSource::Cluster {
                 store: Store::new(kept, "node-serving.pem"),
-                names: vec![node.to_owned()],
+                // What the Node object says, and no more: whoever approves compares, and whoever asks goes there.
+                names: vec![host_name()],
                 addresses: own(),
             },
             _ if self.listen.is_some() || self.client_ca_file.is_some() => {
