@@ -78,15 +78,20 @@ impl TempState {
         entries.filter_map(of).collect()
     }
 
+    /// What the cgroups of an instance of Minke on these directories are called.
+    #[must_use]
+    pub fn cgroup(&self) -> String {
+        // Eight digits of the state directory's hash, as the program names it.
+        let hash = Sha256::digest(self.state().as_os_str().as_bytes());
+        format!("minke-{}", hex::encode(&hash[..4]))
+    }
+
     /// The cgroups of an instance of Minke on these directories, one a hierarchy that has it. Its Pods' are below.
     #[must_use]
     pub fn cgroups(&self) -> Vec<PathBuf> {
-        // Eight digits of the state directory's hash, as the program names it.
-        let hash = Sha256::digest(self.state().as_os_str().as_bytes());
-        let name = format!("minke-{}", hex::encode(&hash[..4]));
         let root = Path::new("/sys/fs/cgroup");
         let hierarchies = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-        let groups = hierarchies.chain([root.to_owned()]).map(|hierarchy| hierarchy.join(&name));
+        let groups = hierarchies.chain([root.to_owned()]).map(|hierarchy| hierarchy.join(self.cgroup()));
         groups.filter(|group| group.is_dir()).collect()
     }
 }

@@ -55,8 +55,12 @@ const ROOMS: &[Room] = &[
     Room { package: "minke", may: EVERYTHING, tests_may: TESTKIT },
     Room { package: "minke-bench", may: EVERYTHING_AND_TESTKIT, tests_may: &[] },
     Room { package: "minke-testkit", may: &[], tests_may: &[] },
-    // The suite knows the port alone; its tests bring every runtime.
-    Room { package: "minke-conformance", may: ADAPTER, tests_may: &["minke-cri", "minke-oci", "minke-testkit"] },
+    // The suite knows the port alone; its tests bring every runtime, and who else keeps a contract of the core's on one.
+    Room {
+        package: "minke-conformance",
+        may: ADAPTER,
+        tests_may: &["minke-cri", "minke-oci", "minke-kubelet", "minke-testkit"],
+    },
     Room { package: "xtask", may: &["minke-core", "minke-testkit"], tests_may: &[] },
 ];
 

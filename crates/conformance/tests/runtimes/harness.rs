@@ -13,8 +13,10 @@ use minke_testkit::{BUSYBOX, TempState};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use crate::{containerds, embedded, fake, images};
+use crate::{containerds, embedded, fake, images, provider};
 
+/// The contract of providers, kept by the kubelet core on a runtime.
+const PROVIDER: &str = "the_core_keeps_the_contract_of_providers";
 /// Scenarios of one runtime at a time. Most of them wait.
 const AT_A_TIME: usize = 4;
 /// Until the last process of a runtime is gone that has nothing to do.
@@ -107,6 +109,14 @@ async fn real(sum: &Sum, wanted: &Wanted) {
     };
     let on_containerds = Release::ALL.map(|release| on_containerd(release, &host, sum, wanted));
     join(on_embedded, join_all(on_containerds)).await;
+    let name = Wanted::name(Kind::Embedded, PROVIDER);
+    if wanted.has(&name) {
+        let began = Instant::now();
+        let (subject, place) = embedded::subject(&host).await;
+        let violations = provider::violations(&subject).await;
+        sum.record(&name, began, (!violations.is_empty()).then_some(&violations));
+        ended(subject, &place, sum, Wanted::name(Kind::Embedded, "nothing_is_left_of_the_provider")).await;
+    }
 }
 
 async fn on_containerd(release: Release, registry: &str, sum: &Sum, wanted: &Wanted) {
@@ -143,8 +153,12 @@ async fn suite(subject: Subject, traces: &impl Traces, sum: &Sum, wanted: &Wante
     };
     stream::iter(together).for_each_concurrent(AT_A_TIME, one).await;
     stream::iter(alone).for_each_concurrent(1, one).await;
+    ended(subject, traces, sum, Wanted::name(kind, "nothing_is_left")).await;
+}
+
+/// Nobody uses the subject any more: nothing may be left.
+async fn ended(subject: Subject, traces: &impl Traces, sum: &Sum, name: String) {
     drop(subject);
-    let name = Wanted::name(kind, "nothing_is_left");
     let (began, mut left) = (Instant::now(), traces.leftovers());
     // A runtime's shims end by themselves, a moment after what they were for.
     while !left.is_empty() && began.elapsed() < LONGEST_END {

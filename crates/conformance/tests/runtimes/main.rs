@@ -12,6 +12,7 @@ mod embedded;
 mod fake;
 mod harness;
 mod images;
+mod provider;
 
 use std::process::{Command, ExitCode};
 

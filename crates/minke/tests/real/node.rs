@@ -8,9 +8,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use minke_testkit::containerd::Release;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::containerd::with_containerd;
 use crate::support::{IMAGE, Instance, Running, wait, wait_async, with_instance};
 
 /// An API on loopback, and its administrator.
@@ -124,110 +126,121 @@ async fn ready(nodes: &Api<Node>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_are_bound_to_a_node_run_in_real_containers() {
     with_instance("pods_that_are_bound_to_a_node_run_in_real_containers", async |m| {
-        let mut cluster = Cluster::start(&m).await;
-        let client = cluster.client().await;
-        let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::default_namespaced(client.clone()));
-        let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-        let running =
-            node(&m, &cluster, &["--node-label", "disk=ssd", "--register-with-taints", "k=v:PreferNoSchedule"]);
-        ready(&nodes).await;
-        let object = nodes.get("n1").await.unwrap();
-        assert_eq!(object.metadata.labels.as_ref().unwrap()["disk"], "ssd");
-        let status = object.status.unwrap();
-        assert!(status.node_info.unwrap().container_runtime_version.starts_with("minke://"));
-        assert_eq!(status.capacity.unwrap()["pods"].0, "110");
-        let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-        let owners = async || leases.get("n1").await.ok().and_then(|l| l.metadata.owner_references);
-        wait_async("the lease to belong to the node", async || {
-            owners().await
-                == object.metadata.uid.as_ref().map(|uid| {
-                    vec![
-                        serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}))
-                            .unwrap(),
-                    ]
-                })
-        })
-        .await;
-
-        // A Pod whose ConfigMap comes late.
-        let env = json!({"env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "one"}}}]});
-        pods.create(&PostParams::default(), &pod("late", "trap 'exit 0' TERM; echo $WORD; sleep 1000 & wait", env))
-            .await
-            .unwrap();
-        until(&pods, "late", "waits for its configuration", |p| waits(p) == "CreateContainerConfigError").await;
-        let map = json!({"metadata": {"name": "words"}, "data": {"one": "hello"}});
-        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
-        let late = until(&pods, "late", "runs", |p| phase(p) == "Running").await;
-        assert!(late.status.as_ref().unwrap().pod_ip.is_some());
-        wait_async("the machine's own commands to work on the node's pods", async || {
-            m.minke(&["logs", "late"]).await.expect(0).out == "hello\n"
-        })
-        .await;
-
-        // A Pod that ends by itself keeps its status.
-        pods.create(&PostParams::default(), &{
-            let mut pod = pod("job", "exit 3", json!({}));
-            pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
-            pod
-        })
-        .await
-        .unwrap();
-        let job = until(&pods, "job", "fails", |p| phase(p) == "Failed").await;
-        let statuses = job.status.unwrap().container_statuses.unwrap();
-        assert_eq!(statuses[0].state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
-
-        // The node's process ends and begins again: its Pods go on.
-        let before = container(&late);
-        running.signal(Signal::TERM);
-        running.end().await.expect(0);
-        let renewed = async || leases.get("n1").await.ok().and_then(|l| l.spec).and_then(|spec| spec.renew_time);
-        let last = renewed().await;
-        let again = node(&m, &cluster, &["--replace"]);
-        wait_async("the node to live again", async || renewed().await > last).await;
-
-        // The API is killed and comes back: what is asked for then comes about.
-        cluster.kill().await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        cluster.up(&m).await;
-        pods.create(&PostParams::default(), &pod("after", "trap 'exit 0' TERM; sleep 1000 & wait", json!({})))
-            .await
-            .unwrap();
-        until(&pods, "after", "runs", |p| phase(p) == "Running").await;
-        assert_eq!(container(&pods.get("late").await.unwrap()), before, "adopted, not started again");
-
-        // A foreign edit of the status is repaired.
-        let lie = json!({"status": {"phase": "Pending", "podIP": "192.0.2.99"}});
-        pods.patch_status("late", &PatchParams::default(), &Patch::Merge(&lie)).await.unwrap();
-        until(&pods, "late", "says what is so again", |p| {
-            phase(p) == "Running" && p.status.as_ref().unwrap().pod_ip.as_deref() != Some("192.0.2.99")
-        })
-        .await;
-
-        // A node that is deleted comes back.
-        let uid = nodes.get("n1").await.unwrap().metadata.uid;
-        nodes.delete("n1", &DeleteParams::default()).await.unwrap();
-        wait_async("the node to come back", async || {
-            nodes.get_opt("n1").await.ok().flatten().is_some_and(|node| node.metadata.uid != uid)
-        })
-        .await;
-
-        // Deleted Pods are gone when their containers are, long before their grace is over.
-        for name in ["late", "after", "job"] {
-            // Longer than anything is waited for.
-            let grace = DeleteParams { grace_period_seconds: Some(3600), ..DeleteParams::default() };
-            pods.delete(name, &grace).await.unwrap();
-            wait_async(&format!("{name} to be gone"), async || matches!(pods.get_opt(name).await, Ok(None))).await;
-        }
-        wait_async("nothing to be left of the pods", async || {
-            m.ps("late").await.is_none() && m.ps("job").await.is_none()
-        })
-        .await;
-        again.signal(Signal::TERM);
-        again.end().await.expect(0);
-        cluster.kill().await;
+        pods_of_a_node(&m, "minke://").await;
         assert_eq!(m.leftovers(), "");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_are_bound_to_a_node_run_on_containerd_1_7() {
+    with_containerd("pods_that_are_bound_to_a_node_run", Release::Trixie, async |bed| {
+        pods_of_a_node(&bed.m, "containerd://").await;
+        bed.end().await;
+    })
+    .await;
+}
+
+/// A node from its registration to its end, over restarts of it and of its API. Its runtime says that it is this one.
+async fn pods_of_a_node(m: &Instance, runtime: &str) {
+    let mut cluster = Cluster::start(m).await;
+    let client = cluster.client().await;
+    let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::default_namespaced(client.clone()));
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let running = node(m, &cluster, &["--node-label", "disk=ssd", "--register-with-taints", "k=v:PreferNoSchedule"]);
+    ready(&nodes).await;
+    let object = nodes.get("n1").await.unwrap();
+    assert_eq!(object.metadata.labels.as_ref().unwrap()["disk"], "ssd");
+    let status = object.status.unwrap();
+    assert!(status.node_info.unwrap().container_runtime_version.starts_with(runtime));
+    assert_eq!(status.capacity.unwrap()["pods"].0, "110");
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let owners = async || leases.get("n1").await.ok().and_then(|l| l.metadata.owner_references);
+    wait_async("the lease to belong to the node", async || {
+        owners().await
+            == object.metadata.uid.as_ref().map(|uid| {
+                vec![
+                    serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}))
+                        .unwrap(),
+                ]
+            })
+    })
+    .await;
+
+    // A Pod whose ConfigMap comes late.
+    let env = json!({"env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "one"}}}]});
+    pods.create(&PostParams::default(), &pod("late", "trap 'exit 0' TERM; echo $WORD; sleep 1000 & wait", env))
+        .await
+        .unwrap();
+    until(&pods, "late", "waits for its configuration", |p| waits(p) == "CreateContainerConfigError").await;
+    let map = json!({"metadata": {"name": "words"}, "data": {"one": "hello"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    let late = until(&pods, "late", "runs", |p| phase(p) == "Running").await;
+    assert!(late.status.as_ref().unwrap().pod_ip.is_some());
+    wait_async("the machine's own commands to work on the node's pods", async || {
+        m.minke(&["logs", "late"]).await.expect(0).out == "hello\n"
+    })
+    .await;
+
+    // A Pod that ends by itself keeps its status.
+    pods.create(&PostParams::default(), &{
+        let mut pod = pod("job", "exit 3", json!({}));
+        pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
+        pod
+    })
+    .await
+    .unwrap();
+    let job = until(&pods, "job", "fails", |p| phase(p) == "Failed").await;
+    let statuses = job.status.unwrap().container_statuses.unwrap();
+    assert_eq!(statuses[0].state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
+
+    // The node's process ends and begins again: its Pods go on.
+    let before = container(&late);
+    running.signal(Signal::TERM);
+    running.end().await.expect(0);
+    let renewed = async || leases.get("n1").await.ok().and_then(|l| l.spec).and_then(|spec| spec.renew_time);
+    let last = renewed().await;
+    let again = node(m, &cluster, &["--replace"]);
+    wait_async("the node to live again", async || renewed().await > last).await;
+
+    // The API is killed and comes back: what is asked for then comes about.
+    cluster.kill().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    cluster.up(m).await;
+    pods.create(&PostParams::default(), &pod("after", "trap 'exit 0' TERM; sleep 1000 & wait", json!({})))
+        .await
+        .unwrap();
+    until(&pods, "after", "runs", |p| phase(p) == "Running").await;
+    assert_eq!(container(&pods.get("late").await.unwrap()), before, "adopted, not started again");
+
+    // A foreign edit of the status is repaired.
+    let lie = json!({"status": {"phase": "Pending", "podIP": "192.0.2.99"}});
+    pods.patch_status("late", &PatchParams::default(), &Patch::Merge(&lie)).await.unwrap();
+    until(&pods, "late", "says what is so again", |p| {
+        phase(p) == "Running" && p.status.as_ref().unwrap().pod_ip.as_deref() != Some("192.0.2.99")
+    })
+    .await;
+
+    // A node that is deleted comes back.
+    let uid = nodes.get("n1").await.unwrap().metadata.uid;
+    nodes.delete("n1", &DeleteParams::default()).await.unwrap();
+    wait_async("the node to come back", async || {
+        nodes.get_opt("n1").await.ok().flatten().is_some_and(|node| node.metadata.uid != uid)
+    })
+    .await;
+
+    // Deleted Pods are gone when their containers are, long before their grace is over.
+    for name in ["late", "after", "job"] {
+        // Longer than anything is waited for.
+        let grace = DeleteParams { grace_period_seconds: Some(3600), ..DeleteParams::default() };
+        pods.delete(name, &grace).await.unwrap();
+        wait_async(&format!("{name} to be gone"), async || matches!(pods.get_opt(name).await, Ok(None))).await;
+    }
+    wait_async("nothing to be left of the pods", async || m.ps("late").await.is_none() && m.ps("job").await.is_none())
+        .await;
+    again.signal(Signal::TERM);
+    again.end().await.expect(0);
+    cluster.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
