@@ -151,7 +151,7 @@ async fn dispatch(command: &Command, client: &Client) -> Outcome {
         Command::Node(args) => cmd::node::serve::run(args, client).await,
         Command::Up(args) => cmd::up::run(args, client).await,
         Command::Down(args) => cmd::down::run(args, client).await,
-        Command::Runners(args) => cmd::runners::run(args).await,
+        Command::Runners(args) => cmd::runners::run(args, client).await,
         Command::Doctor(args) => cmd::doctor::run(args, client).await,
         Command::Completion(args) => cmd::completion::run(args),
         Command::Version => cmd::version::run(client).await,

@@ -16,7 +16,7 @@ use minke_core::clock::SystemClock;
 use minke_runners::forge::Secret;
 use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
 use minke_runners::set::{LABEL_SET, RunnerSet};
-use minke_testkit::{BUSYBOX, Compression, Registry, busybox_image};
+use minke_testkit::{BUSYBOX, Compression, Registry, busybox_image, piped};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -30,16 +30,8 @@ const SET: &str = "linux";
 /// So many runners at most.
 const MAX: usize = 3;
 
-/// A runner as far as the look-alike knows one: it registers with its configuration, takes a job, runs it and ends.
-const RUNNER: &str = r#"
-say() { wget -q -O - --post-data "$2" "$FORGE/_runner/$1"; }
-answer=$(say connect "{\"configuration\":\"$ACTIONS_RUNNER_INPUT_JITCONFIG\"}") || exit 9
-runner=$(echo "$answer" | sed 's/.*"runner":\([0-9]*\).*/\1/')
-while job=$(say job "{\"runner\":$runner}"); do
-  case $job in *job*) sleep 2; say done "{\"runner\":$runner}"; exit 0 ;; esac
-  sleep 0.3
-done
-"#;
+/// A runner as far as the look-alike knows one: the demo's.
+const RUNNER: &str = include_str!("../../src/cmd/runners/demo/runner.sh");
 
 /// One replica of the controller.
 struct Replica {
@@ -135,8 +127,27 @@ pub(crate) async fn pool(kind: Kind) -> Vec<String> {
     }
     println!("on the {}: {} calls to the forge", kind.name(), forge.spent());
     drop(replicas);
+    if matches!(kind, Kind::Embedded) {
+        wrong.extend(demo(&server, &image).await);
+    }
     wrong.extend(node.stop(&server.client).await);
     wrong
+}
+
+/// `minke runners demo --containers`, as people run it, with everything that it makes gone at its end.
+async fn demo(server: &Server, image: &str) -> Option<String> {
+    let demo = piped(env!("CARGO_BIN_EXE_minke"))
+        .args(["runners", "demo", "--containers", "--jobs=3", "--max=2", "--image", image])
+        .args([Path::new("--kubeconfig"), &server.kubeconfig])
+        .output()
+        .await
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    println!("{}", text(&demo.stdout));
+    let pods: Api<Pod> = Api::default_namespaced(server.client.clone());
+    let left = pods.list(&ListParams::default().labels(LABEL_SET)).await.unwrap().items.len();
+    let well = demo.status.success() && left == 0;
+    (!well).then(|| format!("the demo ends with {}, {left} Pods are left: {}", demo.status, text(&demo.stderr)))
 }
 
 async fn story(server: &Server, forge: &Lookalike, set: Value, replicas: &mut Vec<Replica>) -> Result<(), String> {

@@ -7,6 +7,7 @@ mod simulate;
 
 use clap::{Args, Subcommand};
 
+use crate::client::Client;
 use crate::exit::Outcome;
 
 /// Keep the right number of ephemeral CI runners, on any Kubernetes cluster
@@ -42,11 +43,11 @@ impl RunnersArgs {
     }
 }
 
-pub(crate) async fn run(args: &RunnersArgs) -> Outcome {
+pub(crate) async fn run(args: &RunnersArgs, client: &Client) -> Outcome {
     match &args.command {
-        None if args.demo => demo::run(&demo::DemoArgs::default()).await,
+        None if args.demo => demo::run(&demo::DemoArgs::default(), client).await,
         None => serve::run(&args.serve).await,
-        Some(RunnersCommand::Demo(args)) => demo::run(args).await,
+        Some(RunnersCommand::Demo(args)) => demo::run(args, client).await,
         Some(RunnersCommand::Plan(args)) => plan::run(args).await,
         Some(RunnersCommand::Simulate(args)) => simulate::run(args),
         Some(RunnersCommand::Crd) => {

@@ -27,7 +27,7 @@ struct Part {
 
 /// Applies the examples; tells what was applied, and what to try.
 pub(super) async fn apply(served: &Served, client: &Client) -> Result<String, Failure> {
-    let image = if has_own_image(client) { OWN } else { PUBLIC };
+    let image = image(client);
     let api = connect(Some(&served.kubeconfig), None).await?.client;
     let mut text = String::from("\n");
     for part in parts(&MANIFEST.replace(OWN, image))? {
@@ -45,6 +45,11 @@ try
   kubectl -n demo describe pod crashing
   kubectl delete namespace demo
 ";
+
+/// An image with a shell: the demo's own, or the public one that stands in for it.
+pub(in crate::cmd) fn image(client: &Client) -> &'static str {
+    if has_own_image(client) { OWN } else { PUBLIC }
+}
 
 /// Only the embedded runtime's store can be looked into; elsewhere the image may have any name.
 fn has_own_image(client: &Client) -> bool {

@@ -30,6 +30,7 @@ use crate::output::stdout;
 use crate::protocol::Served;
 use companion::Up;
 pub(super) use companion::default_data_dir;
+pub(super) use demo::image as demo_image;
 
 /// Be a Kubernetes cluster of one machine: an API for kubectl, a scheduler, a node
 ///

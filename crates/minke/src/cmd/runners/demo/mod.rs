@@ -1,7 +1,14 @@
-//! `minke runners demo`: a pool that needs nothing else, in one process.
+//! `minke runners demo`: a pool that needs nothing else.
 //!
-//! The API is Minke's own, in memory on loopback, GitHub a look-alike, the node one that only pretends: what is real is the
-//! controller, its client and what it writes. The kubeconfig that is printed shows the Pods to kubectl.
+//! ```text
+//! (nothing given)   API in memory, a node that only pretends ─┐
+//!                                                             ├─► the controller ◄──webhooks── GitHub's look-alike
+//! --containers      the cluster of `minke up`, real containers┘
+//! ```
+//! What is real in both is the controller, its client and what it writes. The kubeconfig that is printed shows the Pods to
+//! kubectl.
+
+mod containers;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,6 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::Client as KubeClient;
 use kube::api::{Api, PostParams};
 use minke_apiserver::access::{Authority, Tokens};
 use minke_apiserver::engine::Engine;
@@ -22,23 +30,26 @@ use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSett
 use minke_runners::pretend::{GivenSet, PretendedNode};
 use minke_runners::set::{RunnerSet, RunnerSetStatus};
 use minke_runners::webhook::{Receiver, ReceiverSettings};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::client::Client;
 use crate::cmd::watch::connect::{connect, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::stdout;
 
 const NAMESPACE: &str = "default";
+const SET: &str = "demo";
+const SECRET: &str = "minke-runners-demo";
 const REPOSITORY: &str = "octo/demo";
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// After the last job, for what is left to go.
 const TIDY: Duration = Duration::from_secs(150);
 
-/// Show a pool at work: a look-alike of GitHub, an API and a node that pretends, all in this process
+/// Show a pool at work: with a look-alike of GitHub, and an API and a node that pretends, all in this process
 #[derive(Debug, Args)]
 #[command(
     after_help = "Three waves of jobs are queued, as by webhook. Exit code 0: all have run and nothing is left, at \
@@ -51,11 +62,20 @@ pub(crate) struct DemoArgs {
     /// At most so many runners
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=500))]
     max: u32,
+    /// Runners in real containers, on the cluster that `minke up` has begun on this machine
+    #[arg(long)]
+    containers: bool,
+    /// The image of those containers: one with a shell and wget [default: busybox]
+    #[arg(long, value_name = "IMAGE", requires = "containers")]
+    image: Option<String>,
+    /// Another cluster of this machine
+    #[arg(long, value_name = "FILE", requires = "containers")]
+    kubeconfig: Option<PathBuf>,
 }
 
 impl Default for DemoArgs {
     fn default() -> Self {
-        Self { jobs: 12, max: 8 }
+        Self { jobs: 12, max: 8, containers: false, image: None, kubeconfig: None }
     }
 }
 
@@ -78,11 +98,11 @@ impl Drop for Directory {
     }
 }
 
-pub(super) async fn run(args: &DemoArgs) -> Outcome {
+pub(super) async fn run(args: &DemoArgs, client: &Client) -> Outcome {
     let directory = Directory::new()?;
     let mut tasks = JoinSet::new();
     tokio::select! {
-        outcome = show(args, &directory.0, &mut tasks) => outcome,
+        outcome = show(args, client, &directory.0, &mut tasks) => outcome,
         signal = interrupted() => Ok(Exit::Interrupted(signal)),
     }
 }
@@ -106,71 +126,127 @@ async fn api(directory: &Path, clock: Arc<dyn Clock>, tasks: &mut JoinSet<()>) -
     Ok(kubeconfig)
 }
 
-fn set(url: &str, max: u32) -> Result<RunnerSet, Failure> {
+fn set(url: &str, max: u32, min_idle: u32, template: &Value) -> Result<RunnerSet, Failure> {
     let manifest = json!({
         "apiVersion": "minke.dev/v1alpha1", "kind": "RunnerSet",
-        "metadata": {"name": "demo", "namespace": NAMESPACE},
+        "metadata": {"name": SET, "namespace": NAMESPACE},
         "spec": {
-            "github": {"url": url, "repository": REPOSITORY, "credentialsSecret": "github"},
-            "labels": ["linux"], "max": max, "minIdle": 1, "stabilization": {"downSeconds": 5},
-            "template": {"spec": {"containers": [{"name": "runner", "image": "pretended:1"}]}},
+            "github": {"url": url, "repository": REPOSITORY, "credentialsSecret": SECRET},
+            "labels": ["linux"], "max": max, "minIdle": min_idle, "stabilization": {"downSeconds": 5},
+            "template": {"spec": template},
         },
     });
     serde_json::from_value(manifest).map_err(|e| Failure::because("the demo's set", &e))
 }
 
-async fn show(args: &DemoArgs, directory: &Path, tasks: &mut JoinSet<()>) -> Outcome {
+fn secret() -> Result<KubeSecret, Failure> {
+    let credential = json!({"metadata": {"name": SECRET}, "stringData": {"github_token": "demo"}});
+    serde_json::from_value(credential).map_err(|e| Failure::because("the demo's secret", &e))
+}
+
+/// Where the runners are.
+enum Stage {
+    /// In memory, on a node that pretends.
+    Pretended { node: Arc<PretendedNode>, status: watch::Receiver<RunnerSetStatus> },
+    /// In a real cluster.
+    Real(Box<containers::Objects>),
+}
+
+impl Stage {
+    async fn pods(&self) -> usize {
+        match self {
+            Self::Pretended { node, .. } => node.pods(),
+            Self::Real(objects) => objects.pods().await,
+        }
+    }
+
+    async fn status(&self) -> RunnerSetStatus {
+        match self {
+            Self::Pretended { status, .. } => status.borrow().clone(),
+            Self::Real(objects) => objects.status().await,
+        }
+    }
+
+    /// How many runners wait for a job that may come.
+    fn idle(&self) -> usize {
+        match self {
+            Self::Pretended { .. } => 1,
+            Self::Real(_) => 0,
+        }
+    }
+}
+
+async fn show(args: &DemoArgs, instance: &Client, directory: &Path, tasks: &mut JoinSet<()>) -> Outcome {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let kubeconfig = api(directory, Arc::clone(&clock), tasks).await?;
+    let kubeconfig = if args.containers {
+        containers::kubeconfig(args.kubeconfig.as_deref(), instance).await?
+    } else {
+        api(directory, Arc::clone(&clock), tasks).await?
+    };
     let client = connect(Some(&kubeconfig), None).await?.client;
     let listener = TcpListener::bind(LOOPBACK).await.map_err(|e| Failure::because("can't listen for webhooks", &e))?;
     let address = listener.local_addr().map_err(|e| Failure::because("can't listen for webhooks", &e))?;
-    let secret = Secret::new("of the demo");
+    let signed = Secret::new("of the demo");
     let settings = LookalikeSettings {
         listen: LOOPBACK,
         token: Secret::new("demo"),
         limits: Limits { latency: Duration::from_millis(80), ..Limits::default() },
-        webhook: Some((format!("http://{address}/"), secret.clone())),
+        webhook: Some((format!("http://{address}/"), signed.clone())),
     };
     let forge = Lookalike::start(settings, Arc::clone(&clock)).await;
     let forge = Arc::new(forge.map_err(|e| Failure::because("can't start the look-alike of GitHub", &e))?);
-    let credential = json!({"metadata": {"name": "github"}, "stringData": {"github_token": "demo"}});
-    let credential: KubeSecret =
-        serde_json::from_value(credential).map_err(|e| Failure::because("the demo's secret", &e))?;
-    let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
-    let made = secrets.create(&PostParams::default(), &credential).await;
-    made.map_err(|e| Failure::because("can't make the credential's secret", &e))?;
-
-    let kube = KubeCluster::new(client.clone(), Some(NAMESPACE.to_owned()), Arc::clone(&clock));
-    let (given, status) = GivenSet::new(kube, set(&forge.url(), args.max)?);
-    let cluster: Arc<dyn Cluster> = Arc::new(given);
-    let (metrics, (news, heard)) = (Metrics::default(), mpsc::channel(1024));
-    let forges = Arc::new(GitHubForges::new(Arc::clone(&cluster), Arc::clone(&clock)));
-    let poll = Duration::from_secs(30);
-    let controller = Controller { cluster, forges, clock, metrics: metrics.clone(), poll };
-    tasks.spawn(Receiver::new(ReceiverSettings { secret, news, journal: None, metrics: None }).serve(listener));
-    tasks.spawn(controller.run(Vec::new(), heard));
-    let node =
-        PretendedNode::new(client, NAMESPACE, Arc::clone(&forge), |job| Duration::from_millis(800 + job % 5 * 700));
-    tasks.spawn(Arc::clone(&node).run());
     stdout::print(&format!(
         "GitHub's look-alike is {}; kubectl --kubeconfig {} get pods\n",
         forge.url(),
         kubeconfig.display()
     ))?;
-    let outcome = waves(args, &forge, &node, status).await?;
+    let (stage, cluster): (Stage, Arc<dyn Cluster>) = if args.containers {
+        let image = args.image.as_deref().unwrap_or_else(|| containers::image(instance));
+        let objects = containers::Objects::make(client, &forge.url(), args.max, image).await?;
+        let cluster = objects.cluster(Arc::clone(&clock));
+        (Stage::Real(Box::new(objects)), cluster)
+    } else {
+        pretended(client, &forge, args.max, &clock, tasks).await?
+    };
+    let (metrics, (news, heard)) = (Metrics::default(), mpsc::channel(1024));
+    let forges = Arc::new(GitHubForges::new(Arc::clone(&cluster), Arc::clone(&clock)));
+    let poll = Duration::from_secs(30);
+    let controller = Controller { cluster, forges, clock, metrics: metrics.clone(), poll };
+    tasks.spawn(Receiver::new(ReceiverSettings { secret: signed, news, journal: None, metrics: None }).serve(listener));
+    tasks.spawn(controller.run(Vec::new(), heard));
+    let outcome = waves(args, &forge, &stage).await;
+    if let Stage::Real(objects) = &stage {
+        // Whatever became of the jobs: what was made goes.
+        objects.remove().await?;
+    }
+    let outcome = outcome?;
     let own = ["create_pod", "patch_pod", "delete_pod", "create_secret", "delete_secret"];
     stdout::print(&format!("{} API writes, {} calls to GitHub\n", metrics.calls(&own), forge.spent()))?;
     Ok(outcome)
 }
 
+/// The set is none of the cluster's objects, and the node pretends.
+async fn pretended(
+    client: KubeClient,
+    forge: &Arc<Lookalike>,
+    max: u32,
+    clock: &Arc<dyn Clock>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(Stage, Arc<dyn Cluster>), Failure> {
+    let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    let made = secrets.create(&PostParams::default(), &secret()?).await;
+    made.map_err(|e| Failure::because("can't make the credential's secret", &e))?;
+    let kube = KubeCluster::new(client.clone(), Some(NAMESPACE.to_owned()), Arc::clone(clock));
+    let template = json!({"containers": [{"name": "runner", "image": "pretended:1"}]});
+    let (given, status) = GivenSet::new(kube, set(&forge.url(), max, 1, &template)?);
+    let takes = |job| Duration::from_millis(800 + job % 5 * 700);
+    let node = PretendedNode::new(client, NAMESPACE, Arc::clone(forge), takes);
+    tasks.spawn(Arc::clone(&node).run());
+    Ok((Stage::Pretended { node, status }, Arc::new(given)))
+}
+
 /// Queues the jobs, tells what becomes of them, and whether all is well at the end.
-async fn waves(
-    args: &DemoArgs,
-    forge: &Lookalike,
-    node: &PretendedNode,
-    mut status: watch::Receiver<RunnerSetStatus>,
-) -> Outcome {
+async fn waves(args: &DemoArgs, forge: &Lookalike, stage: &Stage) -> Outcome {
     let begun = Instant::now();
     for (wave, jobs) in [(1, (args.jobs / 3).max(1)), (2, args.jobs), (3, (args.jobs / 4).max(1))] {
         say(begun, &format!("wave {wave}: {jobs} jobs are queued"))?;
@@ -184,7 +260,7 @@ async fn waves(
             if begun.elapsed() > Duration::from_secs(600) {
                 return Err(Failure::system(format!("{} jobs have not run", unfinished(forge))));
             }
-            let now = line(&status.borrow_and_update());
+            let now = line(&stage.status().await);
             if now != last {
                 say(begun, &now)?;
                 last = now;
@@ -201,17 +277,19 @@ async fn waves(
         let (half, most) = (half.copied().unwrap_or_default(), most.copied().unwrap_or_default());
         say(begun, &format!("all jobs have run; until now they waited {half:.1} s (median), {most:.1} s at most"))?;
     }
-    // The one that is always idle stays; everybody else goes.
-    let ended = Instant::now();
+    // Who is always idle stays; everybody else goes.
+    let (ended, idle) = (Instant::now(), stage.idle());
     while ended.elapsed() < TIDY {
         let registered = forge.with(|state, _| state.runners().len());
-        if registered <= 1 && node.pods() <= 1 {
-            say(begun, "what is left is the one idle runner that is always kept")?;
+        if registered <= idle && stage.pods().await <= idle {
+            let left =
+                if idle == 0 { "nothing is left" } else { "what is left is the one idle runner that is always kept" };
+            say(begun, left)?;
             return Ok(Exit::Reached);
         }
         sleep(Duration::from_millis(500)).await;
     }
-    Err(Failure::system(format!("{} Pods are left", node.pods())))
+    Err(Failure::system(format!("{} Pods are left", stage.pods().await)))
 }
 
 fn unfinished(forge: &Lookalike) -> usize {
