@@ -31,7 +31,17 @@ pub const SCENARIOS: &[Scenario] = &[
             "the next attempt: ok",
             "listed [0 not ready, 1 ready]",
         ],
-    ),
+    )
+    .but(&[But {
+        of: CONTAINERD,
+        sees: &[
+            "the same attempt: ok",
+            "the first one is ready",
+            "the next attempt: ok",
+            "listed [0 not ready, 1 ready]",
+        ],
+        why: "the call of an agent that was killed goes on in the runtime: the next agent takes over what came of it",
+    }]),
     Scenario::new(
         "labels_and_annotations_come_back",
         |s| Box::pin(sandboxes::labels_come_back(s)),
@@ -129,7 +139,18 @@ pub const SCENARIOS: &[Scenario] = &[
             "the next attempt: listed [app 0 exited, app 1 created]",
             "exited 4 Error, listed [app 1 exited]",
         ],
-    ),
+    )
+    .but(&[But {
+        of: CONTAINERD,
+        sees: &[
+            "the same attempt: ok",
+            "exited 4 Error",
+            "the same attempt after its end: container exists already",
+            "the next attempt: listed [app 0 exited, app 1 created]",
+            "exited 4 Error, listed [app 1 exited]",
+        ],
+        why: "the call of an agent that was killed goes on in the runtime: what it made and nobody started makes room",
+    }]),
     Scenario::new(
         "removing_a_container_kills_it_and_can_be_repeated",
         |s| Box::pin(containers::removal(s)),

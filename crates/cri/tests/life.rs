@@ -165,11 +165,14 @@ async fn a_container_lives_and_ends(bed: Bed) {
     assert_eq!(status.namespaces, bed.pod.namespaces);
 
     let config = bed.container("main", "echo hello; exit 7");
+    let half = bed.runtime.create_container(&bed.sandbox, &config, &bed.pod).await.unwrap();
+    assert_eq!(bed.runtime.container_status(&half).await.unwrap().state, ContainerState::Created);
     let id = bed.runtime.create_container(&bed.sandbox, &config, &bed.pod).await.unwrap();
-    assert_eq!(bed.runtime.container_status(&id).await.unwrap().state, ContainerState::Created);
+    let gone = bed.runtime.container_status(&half).await.unwrap_err();
+    assert!(gone.is_not_found(), "what was never started makes room: {gone:?}");
+    bed.runtime.start_container(&id).await.unwrap();
     let again = bed.runtime.create_container(&bed.sandbox, &config, &bed.pod).await.unwrap_err();
     assert!(matches!(again, RuntimeError::AlreadyExists { what: "container", .. }), "{again:?}");
-    bed.runtime.start_container(&id).await.unwrap();
     let exit = bed.exit(&id).await;
     assert_eq!((exit.code, exit.reason.as_str()), (ExitCode::Known(7), "Error"));
     let status = bed.runtime.container_status(&id).await.unwrap();

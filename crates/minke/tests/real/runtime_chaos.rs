@@ -83,6 +83,8 @@ struct Churn {
     /// Sandboxes as last seen, and whose they are.
     seen: BTreeMap<String, String>,
     next: usize,
+    /// containerd can make nothing any more: [`left_its_snapshot`].
+    stuck: bool,
 }
 
 async fn chaos(bed: OnContainerd, rounds: u64) {
@@ -90,9 +92,18 @@ async fn chaos(bed: OnContainerd, rounds: u64) {
     println!("MINKE_CHAOS_SEED={seed} MINKE_CHAOS_ROUNDS={rounds}");
     std::fs::create_dir(bed.m.root().join("count")).unwrap();
     let (live, hit, seen) = Default::default();
-    let mut churn = Churn { bed, choices: Choices(seed), live, hit, seen, next: 0 };
+    let mut churn = Churn { bed, choices: Choices(seed), live, hit, seen, next: 0, stuck: false };
     for round in 0..rounds {
         churn.round().await;
+        if churn.stuck {
+            println!(
+                "containerd was killed while it named a snapshot, and can't make the next one: ended after round {round}"
+            );
+            for name in churn.live.keys().cloned().collect::<Vec<_>>() {
+                churn.remove(&name).await.expect(0);
+            }
+            return churn.bed.end_after_kills().await;
+        }
         while churn.live.len() > 8 {
             let name = churn.live.keys().next().unwrap().clone();
             churn.remove(&name).await.expect(0);
@@ -103,6 +114,13 @@ async fn chaos(bed: OnContainerd, rounds: u64) {
     }
     churn.check().await;
     churn.bed.end_after_kills().await;
+}
+
+/// A containerd that is killed between giving a snapshot its directory and writing that down gives the next one the same number, and
+/// finds the directory there, until its collector comes by: nothing of its can be made meanwhile, by whomever.
+fn left_its_snapshot(ran: &Ran) -> bool {
+    let said = &ran.err;
+    ["failed to rename", "/snapshots/", "file exists"].iter().all(|word| said.contains(word))
 }
 
 impl Churn {
@@ -238,6 +256,11 @@ impl Churn {
             ran
         };
         self.live.remove(&name);
+        if ran.code != 0 && left_its_snapshot(&ran) {
+            self.stuck = true;
+            self.remove(&name).await.expect(0);
+            return;
+        }
         assert!([0, 1].contains(&ran.code), "{kind:?}: exit code {}\n{}\n{}", ran.code, ran.out, ran.err);
         let count = format!("{name}-{}", self.next);
         let uid = ran.json()["pods"][0]["uid"].as_str().unwrap().to_owned();

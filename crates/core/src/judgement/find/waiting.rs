@@ -130,7 +130,9 @@ fn refused(message: &str, otherwise: Cause) -> (Cause, Severity) {
         "does not answer",
         "connection refused",
     ];
-    if slow.iter().any(|word| text.contains(word)) {
+    // A containerd that was killed has left the directory of a snapshot that it does not know, and removes it in time.
+    let forgotten = text.contains("failed to rename") && text.contains("/snapshots/");
+    if forgotten || slow.iter().any(|word| text.contains(word)) {
         (Cause::RuntimeSlow, Severity::Transient(Budget::Create))
     } else {
         (ended::start_cause(message).unwrap_or(otherwise), Severity::Permanent)

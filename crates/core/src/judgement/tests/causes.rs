@@ -90,6 +90,7 @@ transient! {
     waiting_create_container_error_deadline: app_waits("CreateContainerError", "context deadline exceeded") => RuntimeSlow in 60;
     waiting_run_container_error_deadline: app_waits("RunContainerError", "context deadline exceeded") => RuntimeSlow in 60;
     waiting_create_container_error_reserved_name: app_waits("CreateContainerError", "failed to reserve container name \"x\": name \"x\" is reserved for \"y\"") => RuntimeSlow in 60;
+    waiting_create_container_error_snapshot_left_behind: app_waits("CreateContainerError", "failed to rename: rename /r/snapshots/new-1 /r/snapshots/141: file exists") => RuntimeSlow in 60;
     waiting_create_pod_sandbox_error: app_waits("CreatePodSandboxError", "cni failed") => SandboxFailed in 60;
     waiting_for_an_unknown_reason: app_waits("BrandNewReason", "words") => UnknownWaiting in 60;
     phase_unknown: pod(&json!({"phase": "Unknown"})) => NodeLost in 60;
