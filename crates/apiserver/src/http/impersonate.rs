@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue};
 
 use crate::access::{AUTHENTICATED, Attempt, Identity, allows, forbidden};
 use crate::error::ApiError;
@@ -54,18 +54,18 @@ pub(super) fn acting(asking: Arc<Identity>, headers: &HeaderMap) -> Result<Arc<I
     Ok(Arc::new(Identity { groups, ..wanted }))
 }
 
-/// Whom the headers name.
+/// Whom the headers name. A header that can't be read is refused: taken for absent, it would leave the request with all the
+/// rights of whoever asks.
 fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, ApiError> {
-    let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let one = |name: &str| headers.get(name).map(text).unwrap_or_default();
+    let one = |name: &str| headers.get(name).map_or(Ok(String::new()), text);
     let mut extra = Vec::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            extra.push((unescaped(key), text(value)));
+            extra.push((unescaped(key), text(value)?));
         }
     }
-    let groups = headers.get_all(GROUP).iter().map(text).collect();
-    let wanted = Identity { user: one(USER), uid: one(UID), groups, extra };
+    let groups = headers.get_all(GROUP).iter().map(text).collect::<Result<_, _>>()?;
+    let wanted = Identity { user: one(USER)?, uid: one(UID)?, groups, extra };
     match wanted {
         Identity { user, uid, groups, extra } if user.is_empty() => {
             if uid.is_empty() && groups.is_empty() && extra.is_empty() {
@@ -74,6 +74,14 @@ fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, ApiError> {
             Err(ApiError::bad_request("requested groups, a uid or extras of somebody without impersonating a user"))
         }
         wanted => Ok(Some(wanted)),
+    }
+}
+
+/// A header's text; clients send names as they are, in UTF-8.
+fn text(value: &HeaderValue) -> Result<String, ApiError> {
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(ApiError::bad_request("a header that says whom to impersonate is not valid UTF-8")),
     }
 }
 
@@ -105,14 +113,15 @@ fn unescaped(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::{HeaderName, HeaderValue};
+    use hyper::header::HeaderName;
 
     use super::*;
     use crate::access::ADMINISTRATORS;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let pair =
-            |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        let pair = |(name, value): &(&str, &str)| {
+            (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        };
         pairs.iter().map(pair).fold(HeaderMap::new(), |mut map, (name, value)| {
             map.append(name, value);
             map
@@ -158,6 +167,18 @@ mod tests {
     fn groups_without_a_user_are_a_mistake() {
         for header in [GROUP, UID, "impersonate-extra-x"] {
             assert_eq!(as_somebody(&[ADMINISTRATORS], &[(header, "a")]).unwrap_err().code(), 400, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_name_beyond_ascii_is_that_name_and_not_the_administrator() {
+        let asked = as_somebody(&[ADMINISTRATORS], &[(USER, "jürgen"), (GROUP, "größen")]).unwrap();
+        assert_eq!((asked.user.as_str(), asked.groups[0].as_str()), ("jürgen", "größen"));
+        let admin = Identity { groups: vec![ADMINISTRATORS.to_owned()], ..Identity::default() };
+        for header in [USER, UID, GROUP, "impersonate-extra-x"] {
+            let mut headers = headers(&[(USER, "bob")]);
+            headers.insert(header, HeaderValue::from_bytes(b"j\xfcrgen").unwrap());
+            assert_eq!(acting(Arc::new(admin.clone()), &headers).unwrap_err().code(), 400, "{header}");
         }
     }
 }
