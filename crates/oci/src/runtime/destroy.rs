@@ -11,7 +11,7 @@ use minke_core::runtime::{NamespaceMode, Operation, RuntimeError, RuntimeEventKi
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::embedded::{Inner, blocking};
-use super::state::{Life, Sandbox, SandboxLife, lost};
+use super::state::{Sandbox, SandboxLife, lost};
 use super::weights::weigh;
 use super::{error, record};
 use crate::cgroup::Cgroup;
@@ -128,9 +128,7 @@ fn bury(inner: &Inner, sandbox: &Sandbox, operation: Operation) -> Result<(), Ru
         cgroup.kill_and_wait().and_then(|()| cgroup.remove()).map_err(|e| error::cgroup(operation, e))?;
         let record = settle(container.dir.state(), inner.clock.now())
             .map_err(error::step(operation, format!("record the end of container {}", container.id())))?;
-        if container.advance(Life::Exited(record)) {
-            inner.events.announce(RuntimeEventKind::Stopped, &container.id().0, &container.record.pod);
-        }
+        inner.ended(&container, record);
     }
     let shm = sandbox.dir.shm();
     unmount_all(&shm).map_err(error::step(operation, format!("unmount {}", shm.display())))?;

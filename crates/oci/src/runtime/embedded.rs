@@ -21,6 +21,7 @@ use crate::image::ImageStore;
 use crate::layout::Layout;
 use crate::network::Network;
 use crate::shim::Binary;
+use crate::shim::protocol::ExitRecord;
 
 /// Whoever had the state directory before may hold its lock a moment after its end: a process that was killed just as it
 /// started another one, by that one until it has become its own program.
@@ -179,6 +180,13 @@ impl Inner {
 
     pub(super) fn forget_container(&self, id: &ContainerId) {
         lock(&self.containers).remove(id);
+    }
+
+    /// Takes over how a container ended, and tells whoever listens.
+    pub(super) fn ended(&self, container: &Container, record: ExitRecord) {
+        for kind in container.end(record) {
+            self.events.announce(*kind, &container.id().0, &container.record.pod);
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use minke_core::runtime::{RuntimeEventKind, error_chain};
+use minke_core::runtime::error_chain;
 use tokio::sync::mpsc;
 
 use super::destroy;
 use super::embedded::Inner;
-use super::state::{Life, Sandbox};
+use super::state::Sandbox;
 use crate::shim::protocol::Push;
 
 /// Starts watching a shim.
@@ -20,16 +20,8 @@ pub(super) fn watch(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, mut pushes: mpsc
             let Some(inner) = inner.upgrade() else { return };
             match push {
                 Push::Exited { id, record } => {
-                    let Some(container) = inner.container(&id) else { continue };
-                    // Its end may be here before the answer to whoever started it: it has begun all the same.
-                    let awaited = matches!(*container.life.borrow(), Life::Created);
-                    if let Some(at) = record.started_at.filter(|_| awaited)
-                        && container.advance(Life::Running(at))
-                    {
-                        inner.events.announce(RuntimeEventKind::Started, &id.0, &container.record.pod);
-                    }
-                    if container.advance(Life::Exited(record)) {
-                        inner.events.announce(RuntimeEventKind::Stopped, &id.0, &container.record.pod);
+                    if let Some(container) = inner.container(&id) {
+                        inner.ended(&container, record);
                     }
                 }
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use minke_core::runtime::{
-    ContainerId, ContainerInfo, ContainerPhase, ContainerState, ContainerStatus, Exit, ExitCode, SandboxId,
-    SandboxInfo, SandboxState, SandboxStatus,
+    ContainerId, ContainerInfo, ContainerPhase, ContainerState, ContainerStatus, Exit, ExitCode, RuntimeEventKind,
+    SandboxId, SandboxInfo, SandboxState, SandboxStatus,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -158,6 +158,18 @@ impl Life {
             Self::Exited(record) => ContainerState::Exited { started_at: record.started_at, exit: record.exit.clone() },
         }
     }
+
+    /// It ended; what there is to announce. The first end is final. It may be known before the answer to whoever started it:
+    /// what ran has begun all the same, and is told so first.
+    fn end(&mut self, record: ExitRecord) -> &'static [RuntimeEventKind] {
+        let news: &[_] = match self {
+            Self::Exited(_) => return &[],
+            Self::Created if record.started_at.is_some() => &[RuntimeEventKind::Started, RuntimeEventKind::Stopped],
+            Self::Creating | Self::Created | Self::Running(_) => &[RuntimeEventKind::Stopped],
+        };
+        *self = Self::Exited(record);
+        news
+    }
 }
 
 /// One container.
@@ -200,6 +212,16 @@ impl Container {
             }
             changed
         })
+    }
+
+    /// It ended; what there is to announce.
+    pub(super) fn end(&self, record: ExitRecord) -> &'static [RuntimeEventKind] {
+        let mut news: &[_] = &[];
+        self.life.send_if_modified(|life| {
+            news = life.end(record);
+            !news.is_empty()
+        });
+        news
     }
 
     pub(super) fn info(&self) -> Option<ContainerInfo> {
@@ -245,4 +267,28 @@ pub(super) fn lost(started_at: Option<Timestamp>, now: Timestamp) -> ExitRecord 
     let message = "its shim died before it, so how it ended is not known".to_owned();
     let exit = Exit { code: ExitCode::Lost, reason: "ContainerStatusUnknown".to_owned(), message, finished_at: now };
     ExitRecord { started_at, exit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_once_and_after_the_start_that_it_had() {
+        use RuntimeEventKind::{Started, Stopped};
+        let at = Timestamp::UNIX_EPOCH;
+        for (mut life, started_at, news) in [
+            (Life::Created, Some(at), &[Started, Stopped][..]),
+            (Life::Created, None, &[Stopped]),
+            (Life::Creating, None, &[Stopped]),
+            (Life::Running(at), Some(at), &[Stopped]),
+        ] {
+            let record = lost(started_at, at);
+            let before = life.clone();
+            assert_eq!(life.end(record.clone()), news, "{before:?}");
+            assert_eq!(life, Life::Exited(record));
+            assert_eq!(life.end(lost(None, at)), &[], "the first end is final");
+            assert_eq!(life.state(), ContainerState::Exited { started_at, exit: lost(None, at).exit });
+        }
+    }
 }
