@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use minke_core::identity::{PodKey, PodUid};
-use minke_core::runtime::{CgroupUsage, ContainerUsage};
+use minke_core::runtime::{CgroupUsage, ContainerUsage, Silence};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::{NodeOptions, Pressure};
@@ -190,17 +190,8 @@ pub struct NodeReport {
     pub pressure: Vec<Pressure>,
     /// What was left at the last look.
     pub levels: BTreeMap<Signal, Level>,
-    /// The runtime does not answer.
-    pub runtime_silence: Option<RuntimeSilence>,
-}
-
-/// The runtime does not answer: what is reported of Pods is what was seen last. They go on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuntimeSilence {
-    /// For how long.
-    pub lasts: Duration,
-    /// What failed.
-    pub why: String,
+    /// The runtime does not answer: what is reported of Pods is what was seen last.
+    pub runtime_silence: Option<Silence>,
 }
 
 /// What a Pod uses at one moment.

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use minke_core::clock::Clock;
 use minke_core::identity::PodUid;
-use minke_core::runtime::Runtime;
+use minke_core::runtime::{Runtime, Silence};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -58,9 +58,9 @@ pub use period::{Period, StreamState};
 pub use record::{Record, State};
 pub use stats::PlegStats;
 
+use crate::RelistMode;
 use crate::cache::CacheWriter;
 use crate::metrics::Metrics;
-use crate::{RelistMode, RuntimeSilence};
 use control::Control;
 use hints::Hints;
 use relister::Relister;
@@ -233,7 +233,7 @@ impl Pleg {
 
     /// Whether this runtime answers, judged by full relists and by its adapter.
     #[must_use]
-    pub fn silence(&self, runtime: &dyn Runtime) -> Option<RuntimeSilence> {
+    pub fn silence(&self, runtime: &dyn Runtime) -> Option<Silence> {
         self.counters.silence_with(runtime)
     }
 

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::period::StreamState;
-use crate::RuntimeSilence;
 use crate::metrics::{Metrics, PlainCounter, histogram};
 
 /// Counts since the start, and a few facts of now.
@@ -157,18 +156,17 @@ impl Counters {
     }
 
     /// Whether full relists fail, or the one under way takes so long that its runtime must hang.
-    pub(super) fn silence(&self) -> Option<RuntimeSilence> {
+    pub(super) fn silence(&self) -> Option<Silence> {
         let facts = self.facts();
         let failed = facts.silent.as_ref().map(|(since, why)| (since.elapsed(), why.clone()));
         let hangs = facts.listing.map(|begun| begun.elapsed()).filter(|lasts| *lasts >= HANGS);
         let hangs = hangs.map(|lasts| (lasts, "a list of what runs is not answered".to_owned()));
-        failed.or(hangs).map(|(lasts, why)| RuntimeSilence { lasts, why })
+        failed.or(hangs).map(|(lasts, why)| Silence { lasts, why })
     }
 
     /// The same, and what the runtime's adapter knows by itself; whichever has lasted longer.
-    pub(super) fn silence_with(&self, runtime: &dyn Runtime) -> Option<RuntimeSilence> {
-        let adapters = runtime.silence().map(|Silence { lasts, why }| RuntimeSilence { lasts, why });
-        [self.silence(), adapters].into_iter().flatten().max_by_key(|silence| silence.lasts)
+    pub(super) fn silence_with(&self, runtime: &dyn Runtime) -> Option<Silence> {
+        [self.silence(), runtime.silence()].into_iter().flatten().max_by_key(|silence| silence.lasts)
     }
 
     pub(super) fn read(&self) -> PlegStats {
