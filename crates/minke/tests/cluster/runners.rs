@@ -17,6 +17,7 @@ use minke_runners::forge::Secret;
 use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
 use minke_runners::set::{LABEL_SET, RunnerSet};
 use minke_testkit::{BUSYBOX, Compression, Registry, busybox_image, piped};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -134,20 +135,43 @@ pub(crate) async fn pool(kind: Kind) -> Vec<String> {
     wrong
 }
 
-/// `minke runners demo --containers`, as people run it, with everything that it makes gone at its end.
-async fn demo(server: &Server, image: &str) -> Option<String> {
-    let demo = piped(env!("CARGO_BIN_EXE_minke"))
-        .args(["runners", "demo", "--containers", "--jobs=3", "--max=2", "--image", image])
-        .args([Path::new("--kubeconfig"), &server.kubeconfig])
-        .output()
-        .await
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    println!("{}", text(&demo.stdout));
+/// `minke runners demo --containers`, as people run it, to its end and interrupted; everything that it makes is gone.
+async fn demo(server: &Server, image: &str) -> Vec<String> {
+    let started = |jobs: &str| {
+        piped(env!("CARGO_BIN_EXE_minke"))
+            .args(["runners", "demo", "--containers", jobs, "--max=2", "--image", image])
+            .args([Path::new("--kubeconfig"), &server.kubeconfig])
+            .spawn()
+            .unwrap()
+    };
     let pods: Api<Pod> = Api::default_namespaced(server.client.clone());
-    let left = pods.list(&ListParams::default().labels(LABEL_SET)).await.unwrap().items.len();
-    let well = demo.status.success() && left == 0;
-    (!well).then(|| format!("the demo ends with {}, {left} Pods are left: {}", demo.status, text(&demo.stderr)))
+    let runners = ListParams::default().labels(LABEL_SET);
+    let here = async || pods.list(&runners).await.unwrap().items.len();
+    let mut wrong = Vec::new();
+    for (jobs, interrupted) in [("--jobs=3", false), ("--jobs=100", true)] {
+        let demo = started(jobs);
+        if interrupted {
+            wrong.extend(until("the demo has a runner", async || here().await > 0).await.err());
+            let pid = demo.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).unwrap();
+            kill_process(pid, Signal::INT).unwrap();
+        }
+        let ended = demo.wait_with_output().await.unwrap();
+        let code = if interrupted { 130 } else { 0 };
+        println!("{}", String::from_utf8_lossy(&ended.stdout));
+        if ended.status.code() != Some(code) {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            wrong.push(format!("the demo of {jobs} ends with {}: {said}", ended.status));
+        }
+        let sets: Api<RunnerSet> = Api::default_namespaced(server.client.clone());
+        let secrets: Api<KubeSecret> = Api::default_namespaced(server.client.clone());
+        let set = sets.get_opt("demo").await.unwrap().is_some();
+        let secret = secrets.get_opt("minke-runners-demo").await.unwrap().is_some();
+        let pods = here().await;
+        if set || secret || pods > 0 {
+            wrong.push(format!("the demo of {jobs} leaves: set {set}, secret {secret}, {pods} Pods"));
+        }
+    }
+    wrong
 }
 
 async fn story(server: &Server, forge: &Lookalike, set: Value, replicas: &mut Vec<Replica>) -> Result<(), String> {

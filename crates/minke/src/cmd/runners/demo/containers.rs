@@ -45,28 +45,37 @@ pub(super) fn image(client: &Client) -> &'static str {
 pub(super) struct Objects {
     client: KubeClient,
     sets: Api<RunnerSet>,
+    wanted: RunnerSet,
 }
 
 impl Objects {
-    /// Teaches the kind, and makes the set and its credential.
-    pub(super) async fn make(client: KubeClient, forge: &str, max: u32, image: &str) -> Result<Self, Failure> {
+    /// Changes nothing yet.
+    pub(super) fn new(client: KubeClient, forge: &str, max: u32, image: &str) -> Result<Self, Failure> {
+        let sets = Api::namespaced(client.clone(), NAMESPACE);
+        Ok(Self { client, sets, wanted: set(forge, max, 0, &pod(forge, image))? })
+    }
+
+    fn secrets(&self) -> Api<KubeSecret> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// Teaches the kind, and makes the set and its credential. Whoever gives up midway removes them all the same.
+    pub(super) async fn make(&self) -> Result<(), Failure> {
         let params = PatchParams::apply(MANAGER).force();
         let failed = |what: &str, e: &kube::Error| Failure::system(format!("can't {what}: {}", error_chain(e)));
         let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let kinds: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+        let kinds: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
         let kind = crd();
         let name = kind["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         kinds.patch(&name, &params, &Patch::Apply(&kind)).await.map_err(|e| failed("define RunnerSet", &e))?;
-        let credential: KubeSecret = secret()?;
-        let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
-        let made = secrets.patch(SECRET, &params, &Patch::Apply(&typed("v1", "Secret", &credential)?)).await;
+        let credential = typed("v1", "Secret", &secret()?)?;
+        let made = self.secrets().patch(SECRET, &params, &Patch::Apply(&credential)).await;
         made.map_err(|e| failed("make the credential's secret", &e))?;
-        let sets: Api<RunnerSet> = Api::namespaced(client.clone(), NAMESPACE);
-        let wanted = set(forge, max, 0, &pod(forge, image))?;
+        let wanted = Patch::Apply(typed("minke.dev/v1alpha1", "RunnerSet", &self.wanted)?);
         let begun = Instant::now();
         loop {
-            match sets.patch(SET, &params, &Patch::Apply(&typed("minke.dev/v1alpha1", "RunnerSet", &wanted)?)).await {
-                Ok(_) => return Ok(Self { client, sets }),
+            match self.sets.patch(SET, &params, &wanted).await {
+                Ok(_) => return Ok(()),
                 // The server is still learning the kind.
                 Err(kube::Error::Api(status)) if status.code == 404 && begun.elapsed() < LEARNS => {
                     sleep(Duration::from_millis(100)).await;
@@ -94,19 +103,28 @@ impl Objects {
         pods.list(&own).await.map_or(usize::MAX, |pods| pods.items.len())
     }
 
-    /// Deletes the set, and waits until it is gone with all that belongs to it. The controller has to run meanwhile.
+    /// Deletes the set, and waits until it is gone with all that belongs to it; then the credential. What is not there need not
+    /// go. The controller has to run meanwhile, if it ever has.
     pub(super) async fn remove(&self) -> Result<(), Failure> {
-        let failed = |e: &kube::Error| Failure::system(format!("can't delete the set: {}", error_chain(e)));
-        self.sets.delete(SET, &DeleteParams::default()).await.map_err(|e| failed(&e))?;
+        let failed = |e: &kube::Error| Failure::system(format!("can't remove the demo's objects: {}", error_chain(e)));
+        gone(self.sets.delete(SET, &DeleteParams::default()).await).map_err(|e| failed(&e))?;
         let begun = Instant::now();
-        while self.sets.get_opt(SET).await.map_err(|e| failed(&e))?.is_some() {
+        while gone(self.sets.get(SET).await).map_err(|e| failed(&e))?.is_some() {
             if begun.elapsed() > TIDY {
                 return Err(Failure::system("the set does not go".to_owned()));
             }
             sleep(Duration::from_millis(200)).await;
         }
-        let secrets: Api<KubeSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        secrets.delete(SECRET, &DeleteParams::default()).await.map(drop).map_err(|e| failed(&e))
+        gone(self.secrets().delete(SECRET, &DeleteParams::default()).await).map(drop).map_err(|e| failed(&e))
+    }
+}
+
+/// What is not there is none: neither the object nor, on a server that was never taught it, the kind.
+fn gone<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -29,7 +29,7 @@ use minke_runners::forge::Secret;
 use minke_runners::forge::lookalike::{JobState, Limits, Lookalike, LookalikeSettings};
 use minke_runners::pretend::{GivenSet, PretendedNode};
 use minke_runners::set::{RunnerSet, RunnerSetStatus};
-use minke_runners::webhook::{Receiver, ReceiverSettings};
+use minke_runners::webhook::{JobNews, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -101,10 +101,27 @@ impl Drop for Directory {
 pub(super) async fn run(args: &DemoArgs, client: &Client) -> Outcome {
     let directory = Directory::new()?;
     let mut tasks = JoinSet::new();
-    tokio::select! {
-        outcome = show(args, client, &directory.0, &mut tasks) => outcome,
+    let demo = tokio::select! {
+        demo = prepare(args, client, &directory.0, &mut tasks) => demo?,
+        signal = interrupted() => return Ok(Exit::Interrupted(signal)),
+    };
+    let (forge, stage, metrics) = (Arc::clone(&demo.forge), Arc::clone(&demo.stage), demo.controller.metrics.clone());
+    let outcome = tokio::select! {
+        outcome = play(args, demo, &mut tasks) => outcome,
         signal = interrupted() => Ok(Exit::Interrupted(signal)),
+    };
+    let removed = match &*stage {
+        Stage::Pretended { .. } => Ok(()),
+        Stage::Real(objects) => tidy(objects).await,
+    };
+    // What went wrong first is told first; the rest may come of it.
+    let outcome = outcome?;
+    removed?;
+    if matches!(outcome, Exit::Reached) {
+        let own = ["create_pod", "patch_pod", "delete_pod", "create_secret", "delete_secret"];
+        stdout::print(&format!("{} API writes, {} calls to GitHub\n", metrics.calls(&own), forge.spent()))?;
     }
+    Ok(outcome)
 }
 
 /// The API; how to reach it is in the file that is returned.
@@ -176,7 +193,21 @@ impl Stage {
     }
 }
 
-async fn show(args: &DemoArgs, instance: &Client, directory: &Path, tasks: &mut JoinSet<()>) -> Outcome {
+/// All that has been set up; nothing of it is in a cluster that is somebody's.
+struct Demo {
+    forge: Arc<Lookalike>,
+    stage: Arc<Stage>,
+    controller: Controller,
+    webhooks: (Receiver, TcpListener),
+    news: mpsc::Receiver<JobNews>,
+}
+
+async fn prepare(
+    args: &DemoArgs,
+    instance: &Client,
+    directory: &Path,
+    tasks: &mut JoinSet<()>,
+) -> Result<Demo, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubeconfig = if args.containers {
         containers::kubeconfig(args.kubeconfig.as_deref(), instance).await?
@@ -202,27 +233,39 @@ async fn show(args: &DemoArgs, instance: &Client, directory: &Path, tasks: &mut 
     ))?;
     let (stage, cluster): (Stage, Arc<dyn Cluster>) = if args.containers {
         let image = args.image.as_deref().unwrap_or_else(|| containers::image(instance));
-        let objects = containers::Objects::make(client, &forge.url(), args.max, image).await?;
+        let objects = containers::Objects::new(client, &forge.url(), args.max, image)?;
         let cluster = objects.cluster(Arc::clone(&clock));
         (Stage::Real(Box::new(objects)), cluster)
     } else {
         pretended(client, &forge, args.max, &clock, tasks).await?
     };
-    let (metrics, (news, heard)) = (Metrics::default(), mpsc::channel(1024));
+    let (news, heard) = mpsc::channel(1024);
     let forges = Arc::new(GitHubForges::new(Arc::clone(&cluster), Arc::clone(&clock)));
     let poll = Duration::from_secs(30);
-    let controller = Controller { cluster, forges, clock, metrics: metrics.clone(), poll };
-    tasks.spawn(Receiver::new(ReceiverSettings { secret: signed, news, journal: None, metrics: None }).serve(listener));
-    tasks.spawn(controller.run(Vec::new(), heard));
-    let outcome = waves(args, &forge, &stage).await;
-    if let Stage::Real(objects) = &stage {
-        // Whatever became of the jobs: what was made goes.
-        objects.remove().await?;
+    let controller = Controller { cluster, forges, clock, metrics: Metrics::default(), poll };
+    let receiver = Receiver::new(ReceiverSettings { secret: signed, news, journal: None, metrics: None });
+    Ok(Demo { forge, stage: Arc::new(stage), controller, webhooks: (receiver, listener), news: heard })
+}
+
+async fn play(args: &DemoArgs, demo: Demo, tasks: &mut JoinSet<()>) -> Outcome {
+    let Demo { forge, stage, controller, webhooks: (receiver, listener), news } = demo;
+    tasks.spawn(receiver.serve(listener));
+    if let Stage::Real(objects) = &*stage {
+        objects.make().await?;
     }
-    let outcome = outcome?;
-    let own = ["create_pod", "patch_pod", "delete_pod", "create_secret", "delete_secret"];
-    stdout::print(&format!("{} API writes, {} calls to GitHub\n", metrics.calls(&own), forge.spent()))?;
-    Ok(outcome)
+    tasks.spawn(controller.run(Vec::new(), news));
+    waves(args, &forge, &stage).await
+}
+
+/// Whatever became of the jobs, what was made goes: the cluster is somebody's. Who interrupts this too is told what stays.
+async fn tidy(objects: &containers::Objects) -> Result<(), Failure> {
+    tokio::select! {
+        removed = objects.remove() => removed,
+        _ = interrupted() => {
+            let left = format!("interrupted while the demo's objects were being removed; in namespace {NAMESPACE} are left");
+            Err(Failure::system(format!("{left}: the RunnerSet {SET}, its Pods, and the Secret {SECRET}")))
+        }
+    }
 }
 
 /// The set is none of the cluster's objects, and the node pretends.
