@@ -96,3 +96,46 @@ async fn a_running_pod_that_is_evicted_says_so() {
     assert_eq!(disrupted("runs"), Some((json!("True"), json!("EvictionByEvictionAPI"))));
     assert_eq!(disrupted("pends"), None, "nothing is lost with it");
 }
+
+/// More than are deleted at a time; one is held, others are not selected.
+#[tokio::test]
+async fn a_collection_goes_whole_and_nothing_beside_it() {
+    let engine = engine().await;
+    let names: Vec<String> = (0..100).map(|n| format!("a{n:03}")).collect();
+    for name in &names {
+        let mut made = map(name);
+        made["metadata"]["labels"]["in"] = json!("yes");
+        if name == "a050" {
+            made["metadata"]["finalizers"] = json!(["example.com/x"]);
+        }
+        create(&engine, "configmaps", made).await.unwrap();
+    }
+    create(&engine, "configmaps", map("stays")).await.unwrap();
+    let selection = Selection { labels: LabelSelector::parse("in=yes").unwrap(), ..Selection::default() };
+    let options = ListOptions { selection, ..ListOptions::default() };
+    let mut watch = engine.watch(kind("configmaps"), Some("default"), &options).unwrap();
+    assert_eq!(watch.next().await.unwrap().len(), 100);
+
+    let kind = kind("configmaps");
+    let was = engine.delete_collection(kind, Some("default"), &options, &DeleteOptions::default()).await.unwrap();
+    assert_eq!(was.entries.len(), 100, "the answer is what they were");
+    let left = engine.list(kind, Some("default"), &ListOptions::default()).unwrap();
+    let left: Vec<_> = left.entries.iter().map(|entry| entry.parse().unwrap()["metadata"]["name"].clone()).collect();
+    assert_eq!(left, ["a050", "stays"]);
+    let (mut gone, mut marked, mut revisions) = (Vec::new(), 0, Vec::new());
+    while gone.len() + marked < 100 {
+        for item in watch.next().await.unwrap() {
+            let (WatchItem::Deleted(entry) | WatchItem::Modified(entry)) = &item else { panic!("{item:?}") };
+            revisions.push(entry.revision);
+            match item {
+                WatchItem::Deleted(_) => {
+                    gone.push(entry.parse().unwrap()["metadata"]["name"].as_str().unwrap().to_owned())
+                }
+                _ => marked += 1,
+            }
+        }
+    }
+    assert!(revisions.is_sorted_by(|a, b| a < b), "{revisions:?}");
+    gone.sort_unstable();
+    assert!(gone.iter().eq(names.iter().filter(|name| *name != "a050")), "each is told once: {gone:?}");
+}
