@@ -266,10 +266,10 @@ impl Engine {
         if let Some((id, secret)) = bootstrap::parts(token) {
             let identity = self.bootstrapper(id, secret)?;
             // It says nothing of audiences: it is for this server.
-            return match audiences.is_empty() || audiences.contains(&own[0]) {
-                true => Ok((identity, own.to_vec())),
-                false => Err(TokenError::Audience(own.to_vec())),
-            };
+            if !audiences.is_empty() && !audiences.contains(&own[0]) {
+                return Err(TokenError::Audience(own.to_vec()));
+            }
+            return Ok((identity, own.to_vec()));
         }
         let accounts = self.accounts.as_ref().ok_or(TokenError::Foreign)?;
         let claims = accounts.issuer.read(token)?;

@@ -92,9 +92,9 @@ impl Engine {
     pub(super) async fn announce_again(&self) -> Result<(), ApiError> {
         let (port, Some(kind)) = (self.port.load(Ordering::Relaxed), find("", "v1", "services")) else { return Ok(()) };
         let place = Place { kind, namespace: "default", name: OWN };
-        match port != 0 && self.store.get(&place.key()).is_none() {
-            true => self.announce(port).await,
-            false => Ok(()),
+        if port == 0 || self.store.get(&place.key()).is_some() {
+            return Ok(());
         }
+        self.announce(port).await
     }
 }

@@ -190,14 +190,14 @@ impl Line {
         revision(self.revision)?;
         let text = |field: &str| self.object["metadata"][field].as_str().unwrap_or_default();
         let parts = [&self.resource, &self.namespace, &self.name];
-        match () {
-            () if !(1..=self.revision).contains(&self.created) => Err("it was created after its last change"),
-            () if self.resource.is_empty() || self.name.is_empty() => Err("it has no place"),
-            () if parts.iter().any(|part| part.contains('\0')) => Err("its place has a NUL in it"),
-            () if !self.object.is_object() => Err("it is not an object"),
-            () if text("name") != self.name || text("namespace") != self.namespace => Err("its place is another one's"),
-            () => Ok(()),
-        }
+        let wrong = [
+            (!(1..=self.revision).contains(&self.created), "it was created after its last change"),
+            (self.resource.is_empty() || self.name.is_empty(), "it has no place"),
+            (parts.iter().any(|part| part.contains('\0')), "its place has a NUL in it"),
+            (!self.object.is_object(), "it is not an object"),
+            (text("name") != self.name || text("namespace") != self.namespace, "its place is another one's"),
+        ];
+        wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, why)| Err(*why))
     }
 }
 

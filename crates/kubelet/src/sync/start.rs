@@ -279,9 +279,11 @@ async fn run(
 ) -> Result<(), NotRun> {
     let begun = Instant::now();
     let call = bounded("start container", CALL_TIMEOUT, ctx.runtime.start_container(id));
-    call.await.map_err(|error| match error.is_not_found() {
-        true => NotRun::Gone,
-        false => NotRun::Refused(Refusal::new("RunContainerError", error_chain(&error))),
+    call.await.map_err(|error| {
+        if error.is_not_found() {
+            return NotRun::Gone;
+        }
+        NotRun::Refused(Refusal::new("RunContainerError", error_chain(&error)))
     })?;
     let name = &container.name;
     if let Some(timing) = memory.lock().timing(name) {
