@@ -3,11 +3,13 @@
 //! No HTTP/2 keepalive: runtimes' servers close connections that ping them too often, and a unix socket tells by
 //! itself when the other end is gone.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint as HttpEndpoint};
 
@@ -29,14 +31,27 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection to this socket, made when it is used.
     pub(crate) fn new(socket: &Path) -> Self {
+        let socket: Arc<Path> = socket.into();
+        Self::over(move || {
+            let socket = Arc::clone(&socket);
+            async move { UnixStream::connect(&*socket).await }
+        })
+    }
+
+    /// A connection over streams that are made so.
+    pub(crate) fn over<S, F>(connect: impl Fn() -> F + Send + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
         let count = Arc::new(AtomicU64::new(0));
-        let (socket, counted): (Arc<Path>, _) = (socket.into(), count.clone());
+        let counted = count.clone();
         let connector = tower::service_fn(move |_: http::Uri| {
-            let (socket, counted) = (socket.clone(), counted.clone());
+            let (connecting, counted) = (connect(), counted.clone());
             async move {
-                let stream = UnixStream::connect(&*socket).await?;
+                let stream = connecting.await?;
                 counted.fetch_add(1, Ordering::SeqCst);
-                Ok::<_, std::io::Error>(TokioIo::new(stream))
+                Ok::<_, io::Error>(TokioIo::new(stream))
             }
         });
         // The address is never resolved; servers want the authority to be well-formed.

@@ -2,14 +2,16 @@
 //! come back.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use minke_core::clock::SystemClock;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,7 +21,8 @@ use tower::Service as _;
 
 use crate::api::image_service_server::{ImageService, ImageServiceServer};
 use crate::api::runtime_service_server::{RuntimeService, RuntimeServiceServer};
-use crate::{CriConfig, CriRuntime, Endpoint, api};
+use crate::connection::Connection;
+use crate::{CriRuntime, Endpoint, api};
 
 /// What a call does instead of answering.
 #[derive(Debug, Clone)]
@@ -77,6 +80,8 @@ struct Served(Arc<Mutex<State>>);
 pub(crate) struct FakeCri {
     directory: tempfile::TempDir,
     state: Arc<Mutex<State>>,
+    /// Connections that need no socket. Nobody takes them while it is gone.
+    dial: Arc<Mutex<mpsc::UnboundedSender<DuplexStream>>>,
     serving: JoinSet<()>,
 }
 
@@ -84,7 +89,8 @@ impl FakeCri {
     pub(crate) fn start() -> Self {
         let state = State { version: "2.1.9".to_owned(), has_events: true, ..State::default() };
         let directory = tempfile::tempdir().unwrap();
-        let mut fake = Self { directory, state: Arc::new(Mutex::new(state)), serving: JoinSet::new() };
+        let dial = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
+        let mut fake = Self { directory, state: Arc::new(Mutex::new(state)), dial, serving: JoinSet::new() };
         fake.come_back();
         fake
     }
@@ -122,32 +128,31 @@ impl FakeCri {
 
     pub(crate) fn come_back(&mut self) {
         let (listener, served) = (UnixListener::bind(self.socket()).unwrap(), Served(self.state.clone()));
+        let (dial, mut dialled) = mpsc::unbounded_channel();
+        *self.dial.lock().unwrap() = dial;
         self.serving.spawn(async move {
             let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let runtime = RuntimeServiceServer::new(served.clone());
-                let images = ImageServiceServer::new(served.clone());
-                let served = served.clone();
-                let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
-                    let (mut runtime, mut images, served) = (runtime.clone(), images.clone(), served.clone());
-                    async move {
-                        let request = older(request, speaks_v1alpha2(&served));
-                        if request.uri().path().starts_with("/runtime.v1.ImageService/") {
-                            images.call(request).await
-                        } else {
-                            runtime.call(request).await
-                        }
-                    }
-                });
-                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                connections.spawn(server.serve_connection(TokioIo::new(stream), service).map(drop));
+            loop {
+                tokio::select! {
+                    Ok((stream, _)) = listener.accept() => connections.spawn(served.clone().serve(stream)),
+                    Some(stream) = dialled.recv() => connections.spawn(served.clone().serve(stream)),
+                    else => return,
+                };
             }
         });
     }
 
+    /// A runtime that reaches this server through memory: nothing of the kernel's is in between, so that a paused clock stands
+    /// still until both sides wait.
     pub(crate) async fn open(&self) -> CriRuntime {
         let endpoint = Endpoint::parse(self.socket().to_str().unwrap()).unwrap();
-        CriRuntime::open(CriConfig { endpoint }, Arc::new(SystemClock)).await.unwrap()
+        let dial = Arc::clone(&self.dial);
+        let connection = Connection::over(move || {
+            let (ours, theirs) = tokio::io::duplex(1 << 20);
+            let taken = dial.lock().unwrap().send(theirs);
+            std::future::ready(taken.map(|()| ours).map_err(|_| io::ErrorKind::ConnectionRefused.into()))
+        });
+        CriRuntime::over(endpoint, connection, Arc::new(SystemClock)).await.unwrap()
     }
 
     pub(crate) fn send_event(&self, event: &api::ContainerEventResponse) {
@@ -169,6 +174,23 @@ fn speaks_v1alpha2(served: &Served) -> bool {
 }
 
 impl Served {
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let (runtime, images) = (RuntimeServiceServer::new(self.clone()), ImageServiceServer::new(self.clone()));
+        let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
+            let (mut runtime, mut images, served) = (runtime.clone(), images.clone(), self.clone());
+            async move {
+                let request = older(request, speaks_v1alpha2(&served));
+                if request.uri().path().starts_with("/runtime.v1.ImageService/") {
+                    images.call(request).await
+                } else {
+                    runtime.call(request).await
+                }
+            }
+        });
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    }
+
     /// Counts a call and does what was scripted for it.
     async fn call(&self, name: &'static str) -> Result<(), Status> {
         let fault = {

@@ -52,6 +52,15 @@ impl CriRuntime {
     pub async fn open(config: CriConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let CriConfig { endpoint } = config;
         let connection = Connection::new(endpoint.path());
+        Self::over(endpoint, connection, clock).await
+    }
+
+    /// The same over this connection.
+    pub(crate) async fn over(
+        endpoint: Endpoint,
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
         let facts = greet(&endpoint, &connection).await?;
         tracing::info!(
             runtime = facts.name,

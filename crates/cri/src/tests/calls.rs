@@ -119,7 +119,7 @@ async fn what_the_runtime_would_leave_out_silently_is_refused() {
     assert!(matches!(error, RuntimeError::Invalid { .. }), "{error:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_missing_is_named() {
     let fake = FakeCri::start();
     let runtime = fake.open().await;
