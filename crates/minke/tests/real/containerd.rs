@@ -116,10 +116,18 @@ impl OnContainerd {
 
 /// Whether this is something that containerd, which knows these containers, has forgotten. One that is killed while it makes or
 /// removes a sandbox forgets the network that it has asked for and not noted yet, and a shim that it can't load when it is
-/// back, or that holds nothing any more: it removes what it has of such a shim and lets the process live. No call names them,
-/// so they are nobody's to remove but its own. A shim with anything in it, or of a container that is known, is none of these.
+/// back, or that holds nothing any more: it removes what it has of such a shim and lets the process live. Of a task that it
+/// forgets so, the mount of its root file system stays. No call names them, so they are nobody's to remove but its own. A shim
+/// with anything in it, or anything of a container that is known, is none of these.
 fn forgotten(trace: &str, containers: &str) -> bool {
     let of_nobody = |rest: &str| rest.split_once(" of ").is_some_and(|(_, id)| !containers.lines().any(|it| it == id));
     let network = ["address ", "network namespace ", "mount /run/netns/"].iter().any(|start| trace.starts_with(start));
-    network || trace.strip_prefix("empty shim ").is_some_and(of_nobody)
+    let root = |path: &str| {
+        let id =
+            path.strip_suffix("/rootfs").and_then(|task| task.rsplit_once("/io.containerd.runtime.v2.task/k8s.io/"));
+        id.is_some_and(|(_, id)| !containers.lines().any(|it| it == id))
+    };
+    network
+        || trace.strip_prefix("empty shim ").is_some_and(of_nobody)
+        || trace.strip_prefix("mount ").is_some_and(root)
 }

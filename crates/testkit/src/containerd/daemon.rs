@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
+use super::collector::{Began, Collector};
 use super::config::{self, Network};
 use super::{Programs, Release, processes};
 use crate::{BUSYBOX, Image, busybox_image};
@@ -46,6 +47,7 @@ pub struct Containerd {
     /// Its mount and network namespace, for the next start.
     namespaces: Option<[File; 2]>,
     images: u32,
+    began: Began,
 }
 
 impl Containerd {
@@ -69,8 +71,8 @@ impl Containerd {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup = format!("/mk-ctd-{}-{number}", std::process::id());
-        let mut this =
-            Self { programs: programs.clone(), root, cgroup, child: None, network, namespaces: None, images: 0 };
+        let (child, namespaces, images, began) = Default::default();
+        let mut this = Self { programs: programs.clone(), root, cgroup, child, network, namespaces, images, began };
         this.restart().await?;
         let pause = busybox_image(Path::new(BUSYBOX))?.cmd(["/bin/sleep", "2147483647"]).name(PAUSE_IMAGE).build();
         this.import(&pause).await?;
@@ -146,6 +148,7 @@ impl Containerd {
         command.arg(self.programs.bin.join("containerd")).arg("--config").arg(self.root.path().join("config.toml"));
         command.env("PATH", format!("{}:{path}", self.programs.bin.display()));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.began.now();
         self.child = Some(command.spawn()?);
         self.answers().await?;
         if let (None, Some(pid)) = (&self.namespaces, self.pid()) {
@@ -204,6 +207,12 @@ impl Containerd {
 
     fn log(&self) -> PathBuf {
         self.root.path().join("log")
+    }
+
+    /// Takes away what it leaves in its own way when it is killed.
+    #[must_use]
+    pub fn collector(&self) -> Collector {
+        Collector { root: self.root.path().to_owned(), log: self.log(), began: self.began.clone() }
     }
 
     async fn answers(&mut self) -> io::Result<()> {

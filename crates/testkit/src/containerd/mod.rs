@@ -3,11 +3,13 @@
 //! ```text
 //! packages   apt-get with its own sources and lists ─► .deb ─► dpkg-deb -x ─► a cache that all tests share
 //! config     what each version wants to be told (pure)
+//! collector  takes away what a killed one left in its own way
 //! daemon     Containerd: a process in a mount namespace of its own; killed, restarted, and cleaned up after
 //! processes  its shims and their containers, found in /proc and by cgroup
 //! ```
 //! What can't be had (no network, no apt, no root) is [`Unavailable`], with the reason: such a test is skipped by name.
 
+mod collector;
 mod config;
 mod daemon;
 mod packages;
@@ -16,6 +18,7 @@ mod processes;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use collector::Collector;
 pub use config::Network;
 pub use daemon::{Containerd, PAUSE_IMAGE};
 
