@@ -16,6 +16,10 @@ impl Traces for Containerd {
     fn leftovers(&self) -> String {
         Containerd::leftovers(self)
     }
+
+    fn said(&self) -> String {
+        Containerd::said(self)
+    }
 }
 
 pub(crate) fn kind(release: Release) -> Kind {

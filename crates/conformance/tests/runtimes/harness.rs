@@ -26,6 +26,11 @@ const LONGEST_END: Duration = Duration::from_secs(10);
 pub(crate) trait Traces {
     /// A line each.
     fn leftovers(&self) -> String;
+
+    /// What the runtime has said last.
+    fn said(&self) -> String {
+        String::new()
+    }
 }
 
 impl Traces for TempState {
@@ -165,5 +170,6 @@ async fn ended(subject: Subject, traces: &impl Traces, sum: &Sum, name: String) 
         tokio::time::sleep(Duration::from_millis(100)).await;
         left = traces.leftovers();
     }
-    sum.record(&name, began, (!left.is_empty()).then_some(&left));
+    let left = (!left.is_empty()).then(|| format!("{left}{}", traces.said()));
+    sum.record(&name, began, left.as_deref());
 }
