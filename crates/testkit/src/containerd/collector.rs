@@ -4,59 +4,46 @@
 //! directory there ("failed to rename …/new-1 …/57: file exists") and can make nothing more, by whomever, until its collector
 //! comes by, which may be hours. An administrator would remove the directory; so does this.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
-
-/// When the containerd that runs was started, in milliseconds since 1970; shared with whoever starts it again.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Began(Arc<AtomicU64>);
-
-impl Began {
-    pub(super) fn now(&self) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.0.store(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn time(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
+use std::time::Duration;
 
 /// See the module. Outlives the borrow of its containerd, which may be killed and started meanwhile.
 #[derive(Debug)]
 pub struct Collector {
     pub(super) root: PathBuf,
     pub(super) log: PathBuf,
-    pub(super) began: Began,
+    /// Written when the containerd that runs was started.
+    pub(super) started: PathBuf,
 }
 
 impl Collector {
     /// Removes what is in the way by what the log says; how much that was.
     ///
-    /// # Panics
+    /// # Errors
     /// When such a directory can't be removed.
-    #[must_use]
-    pub fn clear(&self) -> usize {
+    pub fn clear(&self) -> io::Result<usize> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let modified = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let Some(started) = modified(&self.started) else { return Ok(0) };
         let mut cleared = 0;
         for directory in text.lines().filter_map(in_its_way) {
             // A snapshot of this number that was made since is none of those: only what is older than the process is.
-            let made = std::fs::metadata(directory).and_then(|meta| meta.modified());
-            if directory.starts_with(&self.root) && made.is_ok_and(|made| made < self.began.time()) {
-                std::fs::remove_dir_all(directory).unwrap();
+            if directory.starts_with(&self.root) && modified(directory).is_some_and(|made| made < started) {
+                std::fs::remove_dir_all(directory)?;
                 cleared += 1;
             }
         }
-        cleared
+        Ok(cleared)
     }
 
     /// Does so again and again until it is dropped, and tells.
     pub async fn run(&self) {
         loop {
-            if self.clear() > 0 {
-                println!("containerd was killed while it named a snapshot: what was in its way is removed");
+            match self.clear() {
+                Ok(0) => {}
+                Ok(_) => println!("containerd was killed while it named a snapshot: what was in its way is removed"),
+                Err(error) => println!("what is in the way of containerd can't be removed: {error}"),
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -94,14 +81,17 @@ mod tests {
         let log = root.path().join("log");
         std::fs::write(&log, line(root.path(), "57") + &line(root.path(), "metadata") + &line(Path::new("/x"), "1"))
             .unwrap();
-        let collector = Collector { root: root.path().to_owned(), log, began: Began::default() };
-        assert_eq!(collector.clear(), 0, "all of it is newer than the containerd");
-        // Times of files are coarser than clocks.
-        std::fs::File::open(snapshots.join("57")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        collector.began.now();
-        assert_eq!(collector.clear(), 1);
+        let started = root.path().join("started");
+        std::fs::write(&started, "").unwrap();
+        let collector = Collector { root: root.path().to_owned(), log, started: started.clone() };
+        let at = |seconds| std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let set = |path: &Path, seconds| std::fs::File::open(path).unwrap().set_modified(at(seconds)).unwrap();
+        set(&started, 100);
+        assert_eq!(collector.clear().unwrap(), 0, "all of it is newer than the containerd");
+        set(&snapshots.join("57"), 99);
+        assert_eq!(collector.clear().unwrap(), 1);
         assert!(!snapshots.join("57").exists() && snapshots.join("56").exists() && snapshots.join("metadata").exists());
-        assert_eq!(collector.clear(), 0, "it is gone, and the line is still there");
+        assert_eq!(collector.clear().unwrap(), 0, "it is gone, and the line is still there");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-use super::collector::{Began, Collector};
+use super::collector::Collector;
 use super::config::{self, Network};
 use super::{Programs, Release, processes};
 use crate::{BUSYBOX, Image, busybox_image};
@@ -47,7 +47,6 @@ pub struct Containerd {
     /// Its mount and network namespace, for the next start.
     namespaces: Option<[File; 2]>,
     images: u32,
-    began: Began,
 }
 
 impl Containerd {
@@ -71,8 +70,8 @@ impl Containerd {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup = format!("/mk-ctd-{}-{number}", std::process::id());
-        let (child, namespaces, images, began) = Default::default();
-        let mut this = Self { programs: programs.clone(), root, cgroup, child, network, namespaces, images, began };
+        let mut this =
+            Self { programs: programs.clone(), root, cgroup, child: None, network, namespaces: None, images: 0 };
         this.restart().await?;
         let pause = busybox_image(Path::new(BUSYBOX))?.cmd(["/bin/sleep", "2147483647"]).name(PAUSE_IMAGE).build();
         this.import(&pause).await?;
@@ -148,7 +147,7 @@ impl Containerd {
         command.arg(self.programs.bin.join("containerd")).arg("--config").arg(self.root.path().join("config.toml"));
         command.env("PATH", format!("{}:{path}", self.programs.bin.display()));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.began.now();
+        std::fs::write(self.started(), "")?;
         self.child = Some(command.spawn()?);
         self.answers().await?;
         if let (None, Some(pid)) = (&self.namespaces, self.pid()) {
@@ -212,7 +211,12 @@ impl Containerd {
     /// Takes away what it leaves in its own way when it is killed.
     #[must_use]
     pub fn collector(&self) -> Collector {
-        Collector { root: self.root.path().to_owned(), log: self.log(), began: self.began.clone() }
+        Collector { root: self.root.path().to_owned(), log: self.log(), started: self.started() }
+    }
+
+    /// Written when it is started.
+    fn started(&self) -> PathBuf {
+        self.root.path().join("started")
     }
 
     async fn answers(&mut self) -> io::Result<()> {
@@ -239,6 +243,13 @@ impl Containerd {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// What it has said of a sandbox or a container.
+    #[must_use]
+    pub fn said_of(&self, id: &str) -> String {
+        let text = std::fs::read_to_string(self.log()).unwrap_or_default();
+        text.lines().filter(|line| line.contains(id)).map(|line| format!("{line}\n")).collect()
     }
 
     /// Asks its own command line client, in the namespace of CRI.
