@@ -17,8 +17,8 @@ impl Traces for Containerd {
         Containerd::leftovers(self)
     }
 
-    fn said(&self) -> String {
-        Containerd::said(self)
+    fn said(&self, leftovers: &str) -> String {
+        leftovers.split_whitespace().filter(|word| word.len() == 64).map(|id| self.said_of(id)).collect()
     }
 }
 

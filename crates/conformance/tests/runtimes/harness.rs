@@ -27,8 +27,8 @@ pub(crate) trait Traces {
     /// A line each.
     fn leftovers(&self) -> String;
 
-    /// What the runtime has said last.
-    fn said(&self) -> String {
+    /// What the runtime has said of it.
+    fn said(&self, _leftovers: &str) -> String {
         String::new()
     }
 }
@@ -170,6 +170,6 @@ async fn ended(subject: Subject, traces: &impl Traces, sum: &Sum, name: String) 
         tokio::time::sleep(Duration::from_millis(100)).await;
         left = traces.leftovers();
     }
-    let left = (!left.is_empty()).then(|| format!("{left}{}", traces.said()));
+    let left = (!left.is_empty()).then(|| format!("{left}{}", traces.said(&left)));
     sum.record(&name, began, left.as_deref());
 }
