@@ -65,10 +65,7 @@ impl SandboxService for CriRuntime {
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
         let (inner, id) = (self.inner.clone(), id.clone());
         Self::to_the_end(STOP, async move {
-            let request = api::StopPodSandboxRequest { pod_sandbox_id: id.0.clone() };
-            let mut client = inner.connection.runtime();
-            let stopped = inner.call(STOP, Subject::Sandbox(&id.0), client.stop_pod_sandbox(request)).await;
-            gone_is_done(stopped.map(drop))?;
+            stop(&inner, &id).await?;
             if let Some(remains) = Remains::of(&inner, &id).await? {
                 remains.end(&inner).await;
             }
@@ -221,9 +218,22 @@ impl Remains {
     }
 }
 
+async fn stop(inner: &Inner, id: &SandboxId) -> Result<(), RuntimeError> {
+    let request = api::StopPodSandboxRequest { pod_sandbox_id: id.0.clone() };
+    let mut client = inner.connection.runtime();
+    let stopped = inner.call(STOP, Subject::Sandbox(&id.0), client.stop_pod_sandbox(request)).await;
+    gone_is_done(stopped.map(drop))
+}
+
+/// Stopped by the runtime first, as the kubelet does. A containerd that finds everything dead while it is to remove it may lose
+/// the shim, which stays for ever.
 async fn remove(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), RuntimeError> {
     let remains = Remains::of(inner, id).await?;
     if let Some(remains) = &remains {
+        if let Err(error) = stop(inner, id).await {
+            // The removal stops as well, and tells what is wrong.
+            tracing::debug!(sandbox = id.0, error = error_chain(&error), "not stopped before its removal");
+        }
         remains.end(inner).await;
     }
     let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.0.clone() };
