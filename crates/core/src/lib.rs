@@ -26,5 +26,6 @@ pub mod provider;
 pub mod qos;
 pub mod resources;
 pub mod runtime;
+pub mod spans;
 pub mod status;
 pub mod validation;

@@ -11,6 +11,7 @@ use crate::cmd;
 use crate::exit::{Failure, Outcome};
 use crate::logging;
 use crate::place::{Place, PlaceArgs};
+use crate::spans::{OtlpArgs, Spans};
 
 /// Run Kubernetes Pods on one machine, with nothing else installed
 #[derive(Debug, Parser)]
@@ -86,6 +87,21 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Where this process sends traces, if it does work on Pods that are told by them.
+    fn traces(&self) -> Option<&OtlpArgs> {
+        if let Self::Node(args) = self {
+            return Some(&args.otlp);
+        }
+        if let Self::Up(args) = self
+            && args.serves()
+        {
+            return Some(&args.otlp);
+        }
+        None
+    }
+}
+
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments(std::env::args_os()));
@@ -112,7 +128,10 @@ fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 fn start(cli: &Cli) -> Outcome {
     let level = if cli.command.serves() { "info" } else { "warn" };
-    logging::init(cli.log_level.as_deref().unwrap_or(level)).map_err(Failure::usage)?;
+    let endpoint = cli.command.traces().map(OtlpArgs::endpoint).transpose()?.flatten();
+    let spans = endpoint.map(Spans::to);
+    let layer = spans.as_ref().map(Spans::layer);
+    logging::init(cli.log_level.as_deref().unwrap_or(level), layer).map_err(Failure::usage)?;
     let place = Place::resolve(&cli.place).map_err(|e| Failure::usage(minke_core::runtime::error_chain(&e)))?;
     // ring is the only provider compiled in; an error means that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -124,7 +143,14 @@ fn start(cli: &Cli) -> Outcome {
     };
     let runtime = runtime.map_err(|e| Failure::system(format!("can't start the async runtime: {e}")))?;
     let client = Client::new(place, cli.log_level.as_deref().unwrap_or("info"));
-    let outcome = runtime.block_on(dispatch(&cli.command, &client));
+    let outcome = runtime.block_on(async {
+        let exporting = spans.map(Spans::export).transpose()?;
+        let outcome = dispatch(&cli.command, &client).await;
+        if let Some(exporting) = exporting {
+            exporting.end().await;
+        }
+        outcome
+    });
     // A thread that waits for a lock or for standard input must not keep the process.
     runtime.shutdown_background();
     outcome

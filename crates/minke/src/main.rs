@@ -16,6 +16,7 @@ mod output;
 mod place;
 mod protocol;
 mod select;
+mod spans;
 mod timeline;
 
 fn main() -> std::process::ExitCode {

@@ -2,8 +2,9 @@
 //!
 //! The values are the core's work; here each reference is looked at first, so that people hear which one is missing and
 //! whether it matters. Addresses of the Pod and the machine are not known before the Pod runs: variables that ask
-//! for them stay references, for the provider to fill.
+//! for them, and those composed of such, stay as they were written, for the provider to fill.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
@@ -105,8 +106,8 @@ impl Resolver<'_> {
         for message in resolved.skipped {
             self.tell("InvalidEnvironmentVariableNames", message);
         }
-        let unknown_yet: Vec<&EnvVar> = container.env.iter().flatten().filter(|var| is_address(var)).collect();
-        let literal = |Resolved { name, value }: Resolved| match unknown_yet.iter().find(|var| var.name == name) {
+        let unknown_yet = unknown_yet(container);
+        let literal = |Resolved { name, value }: Resolved| match unknown_yet.get(name.as_str()) {
             Some(var) => (*var).clone(),
             None => EnvVar { name, value: Some(value), value_from: None },
         };
@@ -208,6 +209,22 @@ fn has_key(known: &Known, key: &str) -> bool {
         Known::Secret(secret) => secret.data.as_ref().is_some_and(|data| data.contains_key(key)),
         Known::Token(_) | Known::Services(_) | Known::Pending | Known::Absent | Known::Unreadable(_) => false,
     }
+}
+
+/// Variables of which only the provider can know the value, by name, as they were written: addresses, and what is composed of them.
+fn unknown_yet(container: &Container) -> HashMap<&str, &EnvVar> {
+    let mut unknown = HashMap::<&str, &EnvVar>::new();
+    for var in container.env.iter().flatten() {
+        let value = var.value.as_deref().unwrap_or_default();
+        let composed = unknown.keys().any(|name| value.contains(&format!("$({name})")));
+        if composed || is_address(var) {
+            unknown.insert(&var.name, var);
+        } else {
+            // The last definition of a name counts.
+            unknown.remove(var.name.as_str());
+        }
+    }
+    unknown
 }
 
 /// Whether a variable asks for an address that only the provider knows.

@@ -19,7 +19,8 @@ pub struct DesiredPod {
 /// How a provider takes the environment of containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Environment {
-    /// Literal values only: references, downward API and `$(NAME)` are resolved before.
+    /// Literal values: references, downward API and `$(NAME)` are resolved before. Only variables that hold an address of the Pod or
+    /// its machine, which nobody else knows, and those composed of such (`http://$(POD_IP):80`), come as they were written.
     #[default]
     Resolved,
     /// As written; the provider resolves it, with the objects that come along.

@@ -29,7 +29,7 @@ pub(super) enum Work {
 
 impl Work {
     /// In upstream's word.
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Update => "update",

@@ -11,6 +11,7 @@ mod metrics;
 pub mod questions;
 mod registry;
 pub mod requeue;
+mod spans;
 mod steps;
 mod task;
 mod update;

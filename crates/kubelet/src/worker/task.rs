@@ -15,12 +15,14 @@ use minke_core::identity::PodKey;
 use minke_core::runtime::{PodRuntimeStatus, error_chain};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::lifecycle::{Cause, Lifecycle, Mode, SavedLifecycle, Step};
 use super::machine::{Action, Event, Machine, SyncOutcome};
 use super::mailbox::Mailbox;
 use super::metrics::Work;
 use super::questions::PodFacts;
+use super::spans;
 use super::steps::StepJob;
 use super::{NewPod, WorkerContext, WorkerHandle};
 use crate::cache::Stamp;
@@ -185,7 +187,7 @@ impl Worker {
                 Action::Cancel => self.job = None,
                 Action::Sync(mode) => {
                     let work = std::mem::replace(&mut self.work, Work::Sync);
-                    self.job = Some(self.ctx.timing.time(work, self.sync(mode)));
+                    self.begin(work, self.sync(mode));
                 }
                 Action::Step(step) => {
                     // Nothing may write the checkpoint once it is to go.
@@ -194,7 +196,7 @@ impl Worker {
                     {
                         drop(save.await);
                     }
-                    self.job = Some(self.ctx.timing.time(Work::Kill, self.step(step)));
+                    self.begin(Work::Kill, self.step(step));
                 }
                 Action::Save => self.save_now().await,
                 Action::Publish => {
@@ -210,6 +212,13 @@ impl Worker {
         }
         self.handle.set_facts(PodFacts::of(self.machine.lifecycle()));
         false
+    }
+
+    /// Timed, and told as a span if anybody listens.
+    fn begin(&mut self, work: Work, job: Job) {
+        let span = spans::job(&self.ctx.node_name, &self.key, work);
+        let job = if span.is_disabled() { job } else { job.instrument(span).boxed() };
+        self.job = Some(self.ctx.timing.time(work, job));
     }
 
     fn report(&self) -> PodReport {
@@ -258,6 +267,7 @@ impl Worker {
         let (min, unsaved) = (self.synced, self.unsaved.clone());
         async move {
             let failed = |message: String| {
+                spans::synced(SyncOutcome::Failed, std::slice::from_ref(&message));
                 ctx.sync.recorder.warning(&key.uid, None, "FailedSync", message);
                 (Event::Synced(SyncOutcome::Failed), None)
             };
@@ -284,6 +294,7 @@ impl Worker {
             for message in &report.failures {
                 tracing::debug!(pod = %key, message, "sync failed");
             }
+            spans::synced(report.outcome, &report.failures);
             if !report.acted {
                 return (Event::Synced(report.outcome), None);
             }
@@ -302,7 +313,12 @@ impl Worker {
             memory: self.memory.clone(),
             cause: self.machine.lifecycle().cause().cloned(),
         };
-        async move { (Event::Stepped(job.perform(step).await), None) }.boxed()
+        async move {
+            let outcome = job.perform(step).await;
+            spans::stepped(step, outcome);
+            (Event::Stepped(outcome), None)
+        }
+        .boxed()
     }
 
     /// When the Pod's `activeDeadlineSeconds` are over.

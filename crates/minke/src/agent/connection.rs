@@ -78,7 +78,7 @@ async fn answer(request: Request, shared: &Shared) -> Reply {
             Err(error) => Reply::Error(error_chain(&error)),
         },
         Request::Node => Reply::Node(shared.kubelet.node()),
-        Request::Metrics => Reply::Metrics(shared.kubelet.metrics().text()),
+        Request::Metrics => Reply::Metrics(format!("{}{}", crate::spans::metrics(), shared.kubelet.metrics().text())),
         Request::Timeline { uids } => Reply::Timelines(shared.kubelet.timelines(uids.as_deref())),
         Request::List => Reply::Reports(shared.kubelet.reports()),
         Request::Stop { uid, grace_ms, remove } => {

@@ -170,7 +170,7 @@ impl NodeFacts for Machine {
 
     fn metrics(&self) -> String {
         let core = self.kubelet.as_ref().map(|kubelet| kubelet.metrics().text()).unwrap_or_default();
-        format!("{}{core}", self.metrics.text())
+        format!("{}{}{core}", self.metrics.text(), crate::spans::metrics())
     }
 
     fn health(&self) -> Vec<Check> {

@@ -1,10 +1,19 @@
 //! A cluster of one machine: `minke up` and `minke down`, with real containers and a Kubernetes client.
 
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::support::{IMAGE, Instance, Ran, wait_async, with_instance};
 
@@ -171,6 +180,72 @@ async fn an_address_that_is_taken_is_told_with_what_to_do() {
         // It says so a moment before it has ended, and leaves nothing that would be in the way.
         up(&m, &[]).await;
         m.minke(&["down"]).await.expect(0);
+    })
+    .await;
+}
+
+/// Takes all that is posted: each span's name, its Pod, and how it went.
+async fn collect(listener: TcpListener, spans: Arc<Mutex<Vec<[String; 3]>>>) {
+    while let Ok((connection, _)) = listener.accept().await {
+        let spans = spans.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let spans = spans.clone();
+            async move {
+                assert_eq!(request.uri().path(), "/v1/traces");
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                let posted = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+                for span in posted {
+                    let attribute = |key: &str| {
+                        let found = span["attributes"].as_array().unwrap().iter().find(|one| one["key"] == key);
+                        let value = found.and_then(|one| one["value"]["stringValue"].as_str());
+                        value.unwrap_or_default().to_owned()
+                    };
+                    let name = span["name"].as_str().unwrap().to_owned();
+                    spans.lock().unwrap().push([name, attribute("k8s.pod.name"), attribute("outcome")]);
+                }
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
+            }
+        });
+        let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service);
+        tokio::spawn(connection);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_on_a_pod_is_told_to_a_collector_of_traces() {
+    with_instance("the_work_on_a_pod_is_told_to_a_collector_of_traces", async |m| {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("--otlp-endpoint=http://{}", listener.local_addr().unwrap());
+        let spans = Arc::<Mutex<Vec<[String; 3]>>>::default();
+        let collector = tokio::spawn(collect(listener, spans.clone()));
+        let told = up(&m, &[&endpoint]).await;
+        let pods: Api<Pod> = Api::default_namespaced(client(&told).await);
+        pods.create(&PostParams::default(), &pod("traced", "Always", LOOP, &json!({}))).await.unwrap();
+        until(&pods, "traced", "runs", runs).await;
+        pods.delete("traced", &DeleteParams::default()).await.unwrap();
+        wait_async("the pod to be gone", async || matches!(pods.get_opt("traced").await, Ok(None))).await;
+        assert!(
+            m.minke(&["metrics"]).await.expect(0).out.contains("minke_otlp_spans_total{result=\"unreachable\"} 0\n")
+        );
+        // What is not sent yet is sent at the end.
+        m.minke(&["down", "--purge"]).await.expect(0);
+        collector.abort();
+        let spans = spans.lock().unwrap();
+        for (name, outcome) in [
+            ("provider.create", "success"),
+            ("pod.create", ""),
+            ("status.patch", "success"),
+            ("provider.delete", "success"),
+            ("pod.kill", "done"),
+            ("pod.delete", "success"),
+        ] {
+            let is_it = |[of, pod, went]: &[String; 3]| {
+                of == name && pod == "traced" && (outcome.is_empty() || went == outcome)
+            };
+            assert!(spans.iter().any(is_it), "{name}: {spans:?}");
+        }
+        assert_eq!(m.leftovers(), "");
     })
     .await;
 }

@@ -241,3 +241,16 @@ fn s1_what_the_provider_has_of_a_former_pod_ends_before_its_successor_begins() {
         assert!(matches!(call(&mut book, &key(&first)), Some(ProviderCall::Delete(_))));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_resolves_by_itself_gets_references_as_they_were_written() {
+    let node = NodeFacts { name: "n".to_owned(), ..NodeFacts::default() };
+    let mut book = Book::new(node, Environment::AsWritten, Caution::default());
+    let mut pod = (*pod("a", "1")).clone();
+    let env = json!([{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
+    pod.spec.as_mut().unwrap().containers[0].env = Some(serde_json::from_value(env).unwrap());
+    let pod = Arc::new(pod);
+    drop(seen(&mut book, &pod));
+    let made = create(&mut book, &key(&pod));
+    assert_eq!(made.pod.spec.as_ref().unwrap().containers, pod.spec.as_ref().unwrap().containers);
+}

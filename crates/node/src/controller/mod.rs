@@ -12,6 +12,7 @@ mod metrics;
 mod news;
 mod perform;
 mod run;
+mod spans;
 
 use std::sync::Arc;
 

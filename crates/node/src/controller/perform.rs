@@ -8,8 +8,10 @@ use minke_core::identity::PodKey;
 use minke_core::provider::{Provider, ProviderError};
 use minke_core::runtime::error_chain;
 use tokio::time::{Instant, timeout};
+use tracing::{Instrument, Span};
 
 use super::ControllerMetrics;
+use super::spans::went;
 use crate::api::{ApiError, PodApi};
 use crate::book::ProviderCall;
 use crate::pod::{CallResult, Trouble, Write, WriteResult};
@@ -21,13 +23,9 @@ pub(super) async fn call(
     call: ProviderCall,
     patience: Duration,
     metrics: &ControllerMetrics,
+    span: Span,
 ) -> CallResult {
-    let operation = match &call {
-        ProviderCall::Create { .. } => "create",
-        ProviderCall::Update { .. } => "update",
-        ProviderCall::Delete(_) => "delete",
-        ProviderCall::Get => "get",
-    };
+    let operation = call.word();
     let made = async {
         Ok(match call {
             ProviderCall::Create { pod, raw } => {
@@ -46,9 +44,14 @@ pub(super) async fn call(
         })
     };
     let begun = Instant::now();
-    let result = timeout(patience, made).await;
+    let result = timeout(patience, made).instrument(span.clone()).await;
     let result = result.unwrap_or(Err(ProviderError::TimedOut { operation, after: patience }));
     metrics.call(operation, word(&result), begun.elapsed());
+    match &result {
+        // Whoever is to be deleted and is not there is as wanted.
+        Ok(_) | Err(ProviderError::NotFound { .. }) => went(&span, word(&result), None),
+        Err(error) => went(&span, word(&result), Some(error)),
+    }
     result.unwrap_or_else(|error| failed(&error))
 }
 
@@ -92,6 +95,7 @@ pub(super) async fn write(
     key: PodKey,
     write: Write,
     patience: Duration,
+    span: Span,
 ) -> (WriteResult, Option<Arc<Pod>>) {
     let made = async {
         match &write {
@@ -100,22 +104,38 @@ pub(super) async fn write(
             Write::Evict(grace) => api.delete(&key, *grace).await.map(|()| None),
         }
     };
-    let error = match timeout(patience, made).await {
-        Ok(Ok(object)) => return (WriteResult::Done(object), None),
+    let error = match timeout(patience, made).instrument(span.clone()).await {
+        Ok(Ok(object)) => {
+            went(&span, "success", None);
+            return (WriteResult::Done(object), None);
+        }
         Ok(Err(error)) => error,
-        Err(_) => return (WriteResult::Failed { at_least: Duration::ZERO }, None),
+        Err(late) => {
+            went(&span, "timed_out", Some(&late));
+            return (WriteResult::Failed { at_least: Duration::ZERO }, None);
+        }
     };
     match error {
-        ApiError::NotFound(_) => (WriteResult::Gone, None),
-        ApiError::TooMany { after, .. } => (WriteResult::Failed { at_least: after }, None),
-        ApiError::Conflict(_) => match timeout(patience, api.get(&key)).await {
-            Ok(Ok(Some(pod))) if pod.metadata.uid.as_deref() == Some(key.uid.as_str()) => {
-                (WriteResult::Failed { at_least: Duration::ZERO }, Some(pod))
+        ApiError::NotFound(_) => {
+            went(&span, "not_found", None);
+            (WriteResult::Gone, None)
+        }
+        ApiError::TooMany { after, .. } => {
+            went(&span, "too_many", Some(&error));
+            (WriteResult::Failed { at_least: after }, None)
+        }
+        ApiError::Conflict(_) => {
+            went(&span, "conflict", None);
+            match timeout(patience, api.get(&key)).instrument(span).await {
+                Ok(Ok(Some(pod))) if pod.metadata.uid.as_deref() == Some(key.uid.as_str()) => {
+                    (WriteResult::Failed { at_least: Duration::ZERO }, Some(pod))
+                }
+                Ok(Ok(_)) => (WriteResult::Gone, None),
+                Ok(Err(_)) | Err(_) => (WriteResult::Failed { at_least: Duration::ZERO }, None),
             }
-            Ok(Ok(_)) => (WriteResult::Gone, None),
-            Ok(Err(_)) | Err(_) => (WriteResult::Failed { at_least: Duration::ZERO }, None),
-        },
+        }
         ApiError::Expired(_) | ApiError::Failed { .. } => {
+            went(&span, "error", Some(&error));
             tracing::warn!(pod = %key, error = error_chain(&error), "a write failed and is tried again");
             (WriteResult::Failed { at_least: Duration::ZERO }, None)
         }

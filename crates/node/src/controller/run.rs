@@ -17,8 +17,7 @@ use super::build::Parts;
 use super::feed::{self, Feed};
 use super::metrics::Untold;
 use super::news::News;
-use super::perform;
-use super::{ControllerError, EndWait};
+use super::{ControllerError, EndWait, perform, spans};
 use crate::Now;
 use crate::api::{ApiError, Record, Teller, WatchEvent};
 use crate::book::{Book, Effect};
@@ -371,8 +370,9 @@ impl Running {
                     let (provider, patience) = (self.parts.provider.clone(), self.parts.options.call_timeout);
                     let owner = Owner { key: key.clone(), lane: Lane::Provider, since: Instant::now() };
                     let metrics = self.parts.metrics.clone();
+                    let span = spans::call(&self.parts.node.name, &key, &call);
                     let made = async move {
-                        let result = perform::call(provider, key.clone(), call, patience, &metrics).await;
+                        let result = perform::call(provider, key.clone(), call, patience, &metrics, span).await;
                         Done::Called(key, result)
                     };
                     self.owners.insert(self.tasks.spawn(made).id(), owner);
@@ -380,8 +380,9 @@ impl Running {
                 Effect::Write(key, write) => {
                     let (api, patience) = (self.parts.api.clone(), self.parts.options.api_timeout);
                     let owner = Owner { key: key.clone(), lane: Lane::Api, since: Instant::now() };
+                    let span = spans::write(&self.parts.node.name, &key, &write);
                     let made = async move {
-                        let (result, found) = perform::write(api, key.clone(), write, patience).await;
+                        let (result, found) = perform::write(api, key.clone(), write, patience, span).await;
                         Done::Wrote(key, result, found)
                     };
                     self.owners.insert(self.tasks.spawn(made).id(), owner);

@@ -14,15 +14,23 @@ fn known(kind: ObjectKind, name: &str, known: Known, references: &mut References
     references.learned(&ObjectRef { kind, namespace: "ns".into(), name: name.to_owned() }, known);
 }
 
-/// Resolves one container's variables; ConfigMap `m` and Secret `s` hold `k`, `absent` does not exist, `locked` can't be read.
+/// Resolves one container's variables.
 fn run(container: &Value) -> (Vec<&'static str>, Result<Vec<EnvVar>, Unresolved>) {
     let mut container = container.clone();
     container["name"] = json!("c");
-    let pod = json!({
-        "metadata": {"name": "web", "namespace": "ns", "uid": "u", "labels": {"b": "2", "a": "1"}},
-        "spec": {"nodeName": "n", "serviceAccountName": "sa", "containers": [container]},
+    let (told, resolved) = run_pod(&json!({"containers": [container]}));
+    let env = resolved.map(|pod| pod.spec.unwrap().containers[0].env.clone().unwrap_or_default());
+    (told.iter().map(|told| told.reason).collect(), env)
+}
+
+/// Resolves a Pod's variables; ConfigMap `m` and Secret `s` hold `k`, `absent` does not exist, `locked` can't be read.
+fn run_pod(spec: &Value) -> (Vec<Told>, Result<Pod, Unresolved>) {
+    let mut spec = spec.clone();
+    (spec["nodeName"], spec["serviceAccountName"]) = (json!("n"), json!("sa"));
+    let metadata = json!({
+        "name": "web", "namespace": "ns", "uid": "u", "labels": {"b": "2", "a": "1"}, "annotations": {"y": "\"q\"", "x": "1"},
     });
-    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
     let mut references = References::default();
     references.follow(&key(), &pod);
     let map: ConfigMap = serde_json::from_value(
@@ -39,9 +47,7 @@ fn run(container: &Value) -> (Vec<&'static str>, Result<Vec<EnvVar>, Unresolved>
         known(kind.clone(), "absent", Known::Absent, &mut references);
         known(kind, "locked", Known::Unreadable("forbidden".to_owned()), &mut references);
     }
-    let (told, resolved) = resolve_pod(&key(), &pod, &references, &NodeFacts::default());
-    let env = resolved.map(|pod| pod.spec.unwrap().containers[0].env.clone().unwrap_or_default());
-    (told.iter().map(|told| told.reason).collect(), env)
+    resolve_pod(&key(), &pod, &references, &NodeFacts::default())
 }
 
 fn literals(env: &[EnvVar]) -> Vec<(&str, &str)> {
@@ -109,4 +115,82 @@ fn addresses_that_only_the_provider_knows_stay_references() {
     let (told, env) = run(&json!({"env": [var]}));
     let env = env.unwrap();
     assert!(told.is_empty() && env[0].value_from.is_some() && env[0].value.is_none());
+}
+
+/// A provider that knows the address expands what is composed of it; an empty one in its place would be a wrong address for ever.
+#[test]
+fn what_is_composed_of_an_address_stays_as_it_was_written() {
+    let ip = json!({"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
+    let (_, env) = run(&json!({"env": [
+        {"name": "PORT", "value": "80"}, ip, {"name": "URL", "value": "http://$(IP):$(PORT)"},
+        {"name": "PAGE", "value": "$(URL)/index"}, {"name": "OTHER", "value": "$(PORT)"},
+        {"name": "IP", "value": "fixed"}, {"name": "LATER", "value": "$(IP)"},
+    ]}));
+    let expected = [
+        ("PORT", "80"),
+        ("IP", "fixed"),
+        ("URL", "http://$(IP):$(PORT)"),
+        ("PAGE", "$(URL)/index"),
+        ("OTHER", "80"),
+        ("LATER", "fixed"),
+    ];
+    assert_eq!(literals(&env.unwrap()), expected);
+}
+
+#[test]
+fn init_and_ephemeral_containers_are_resolved_as_regular_ones_are() {
+    let env = json!([
+        {"name": "A", "value": "1"},
+        {"name": "M", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "nope", "optional": true}}},
+        {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "ACCOUNT", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
+        {"name": "LABELS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}},
+        {"name": "NOTES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations"}}},
+    ]);
+    let from = json!([{"secretRef": {"name": "s"}}]);
+    let named = |name: &str| json!({"name": name, "env": env.clone(), "envFrom": from.clone()});
+    let (told, pod) = run_pod(&json!({
+        "initContainers": [named("i1"), named("i2")],
+        "containers": [named("c1"), named("c2")],
+        "ephemeralContainers": [named("e1")],
+    }));
+    let reasons: Vec<_> = told.iter().map(|told| told.reason).collect();
+    assert_eq!(reasons, ["OptionalConfigMapKeyNotFound"; 5], "each container says so");
+    let spec = pod.unwrap().spec.unwrap();
+    let regular = spec.init_containers.iter().flatten().chain(&spec.containers).map(|c| (&c.name, &c.env, &c.env_from));
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|c| (&c.name, &c.env, &c.env_from));
+    let mut seen = 0;
+    for (name, env, env_from) in regular.chain(ephemeral) {
+        let mut env = env.clone().unwrap();
+        env.sort_by(|a, b| a.name.cmp(&b.name));
+        let labels = "a=\"1\"\nb=\"2\"";
+        let expected = [
+            ("A", "1"),
+            ("ACCOUNT", "sa"),
+            ("LABELS", labels),
+            ("M", "from-map"),
+            ("NODE", "n"),
+            ("NOTES", "x=\"1\"\ny=\"\\\"q\\\"\""),
+            ("S", "from-secret"),
+            ("k", "from-secret"),
+        ];
+        assert_eq!(literals(&env), expected, "{name}");
+        assert!(env_from.is_none(), "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
+}
+
+#[test]
+fn an_optional_source_that_is_missing_is_told_and_the_mandatory_one_after_it_fails() {
+    for (kind, word) in [("configMapRef", "ConfigMap"), ("secretRef", "Secret")] {
+        let from = json!([{kind: {"name": "absent", "optional": true}}, {kind: {"name": "absent"}}]);
+        let (told, pod) = run_pod(&json!({"containers": [{"name": "c", "envFrom": from}]}));
+        let reasons: Vec<_> = told.iter().map(|told| told.reason.to_owned()).collect();
+        assert_eq!(reasons, [format!("Optional{word}NotFound"), format!("Mandatory{word}NotFound")]);
+        assert!(told.iter().all(|told| told.message.contains("\"absent\"")), "{told:?}");
+        assert_eq!(pod.unwrap_err().container, "c");
+    }
 }

@@ -286,6 +286,29 @@ async fn s16_conditions_of_others_stay_and_ours_are_repaired() {
     assert!(capacity.contains_key("example.com/theirs"));
 }
 
+/// Annotations from before the agent and from beside it, through a restart.
+#[tokio::test(start_paused = true)]
+async fn s16_annotations_of_others_stay() {
+    let mut bed = Bed::new(config());
+    let note = |bed: &mut Bed, key: &str| {
+        bed.objects.edit(|node| {
+            node.metadata.annotations.get_or_insert_default().insert(key.to_owned(), "theirs".to_owned());
+        });
+    };
+    bed.described(description());
+    note(&mut bed, "before");
+    let objects = std::mem::take(&mut bed.objects);
+    let mut again = Bed::new(NodeConfig { labels: BTreeMap::new(), ..config() });
+    again.objects = objects;
+    again.described(description());
+    note(&mut again, "beside");
+    again.pass(600);
+    let annotations = again.objects.node.as_ref().unwrap().metadata.annotations.clone().unwrap();
+    for key in ["before", "beside"] {
+        assert_eq!(annotations.get(key).map(String::as_str), Some("theirs"), "{annotations:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s21_what_the_server_said_last_does_not_become_what_is_wanted() {
     let mut bed = Bed::new(config());

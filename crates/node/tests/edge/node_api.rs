@@ -46,6 +46,8 @@ async fn every_route_is_served_to_whom_it_is_for() {
     assert!(said.contains("prober_probe_total 2") && !said.contains("kubelet_"), "{said}");
     let (_, said) = node.get("reader", Method::GET, "/metrics/resource").await;
     assert!(said.contains(r#"pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 0.000000005 "#), "{said}");
+    let response = node.ask(None, "reader", Method::GET, "/metrics/resource").await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let response = node.ask(None, "admin", Method::POST, "/pods").await.unwrap();
     assert_eq!((response.status().as_u16(), &response.headers()["allow"]), (405, &"GET".parse().unwrap()));
 }

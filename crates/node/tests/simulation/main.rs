@@ -8,5 +8,6 @@
 
 mod api;
 mod histories;
+mod lists;
 mod scenarios;
 mod world;

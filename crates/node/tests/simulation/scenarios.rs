@@ -293,6 +293,22 @@ async fn s8_a_thousand_pods_start_and_go_without_a_limit_of_ours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slow_calls_run_side_by_side_as_many_as_there_are_workers() {
+    let world = running(Notices::Pushed).await;
+    let slow = ProviderFaultAction::Delay(Duration::from_secs(10));
+    world.provider.add_fault(ProviderFault::on(ProviderOp::Create, slow));
+    let workers = Options::default().workers;
+    for number in 0..2 * workers {
+        world.api.create(&format!("p{number}"), &json!({}));
+    }
+    let before = tokio::time::Instant::now();
+    world.until("half is held", |w| w.provider.held() == workers).await;
+    world.until("all are held", |w| w.provider.held() == 2 * workers).await;
+    let took = before.elapsed().as_secs();
+    assert!((20..23).contains(&took), "two turns of ten seconds, not {took} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_controller_ends_without_an_error_as_often_as_it_is_told() {
     let mut world = World::new(1, Notices::Pushed);
     let handle = world.start();

@@ -28,6 +28,7 @@ use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::node::logind::HeldUp;
 use crate::node::{Backing, NodeRunError, RunningNode, ServingSettings, identity};
+use crate::spans::OtlpArgs;
 
 /// Pods of one node, as upstream recommends.
 const MAX_PODS: usize = 110;
@@ -103,6 +104,8 @@ pub(crate) struct NodeCommand {
     /// So many nodes of mocks in this process, called NAME-0, NAME-1, …
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5000), help_heading = "Mock")]
     mock_nodes: Option<u16>,
+    #[command(flatten)]
+    pub(crate) otlp: OtlpArgs,
     #[command(flatten)]
     machine: NodeArgs,
 }
@@ -413,7 +416,8 @@ mod tests {
         for argument in program.get_arguments() {
             let Some(variable) = argument.get_env() else { continue };
             named += 1;
-            assert!(variable.to_string_lossy().starts_with("MINKE_"), "{argument}");
+            let variable = variable.to_string_lossy();
+            assert!(variable.starts_with("MINKE_") || variable.starts_with("OTEL_"), "{argument}");
             let said = argument.get_help().map(ToString::to_string).unwrap_or_default();
             assert!(!said.contains("MINKE_"), "{argument}: clap says which variable it is, a second word may be wrong");
         }

@@ -28,6 +28,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::node::identity;
 use crate::output::stdout;
 use crate::protocol::Served;
+use crate::spans::OtlpArgs;
 use companion::Up;
 pub(super) use companion::default_data_dir;
 pub(super) use demo::image as demo_image;
@@ -54,6 +55,8 @@ pub(crate) struct UpArgs {
     #[arg(long, conflicts_with = "demo")]
     foreground: bool,
     #[command(flatten)]
+    pub(crate) otlp: OtlpArgs,
+    #[command(flatten)]
     node: NodeArgs,
     /// Started by another `minke up`: say on standard output when ready
     #[arg(long, hide = true, requires = "foreground")]
@@ -79,6 +82,7 @@ impl UpArgs {
             };
             arguments.push(format!("{flag}={text}"));
         }
+        arguments.extend(self.otlp.as_arguments());
         arguments.extend(self.node.as_arguments());
         Ok(arguments)
     }
@@ -115,6 +119,7 @@ async fn begin(args: &UpArgs, client: &Client) -> Result<Served, Failure> {
     // Mistakes are told here, not by the background.
     args.node.options()?;
     args.node.eviction(false)?;
+    args.otlp.endpoint()?;
     let connection = client.starting(args.as_arguments()?).connect().await?;
     connection.agent().served.clone().ok_or_else(|| {
         let failure = Failure::system("another command has started an agent without an API meanwhile");
@@ -191,8 +196,13 @@ mod tests {
 
     #[test]
     fn the_process_in_the_background_gets_what_was_asked_for() {
-        let asked =
-            parse(&["--data-dir", "data", "--listen", "127.0.0.1:7", "--kubeconfig", "/k", "--node-label", "a=b"]);
+        let asked = parse(&[
+            "--data-dir=data",
+            "--listen=127.0.0.1:7",
+            "--kubeconfig=/k",
+            "--node-label=a=b",
+            "--otlp-endpoint=http://c:1",
+        ]);
         let arguments = asked.as_arguments().unwrap();
         let given: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();
         let child = parse(&given);
@@ -201,6 +211,7 @@ mod tests {
         assert_eq!(child.data_dir.unwrap(), std::path::absolute("data").unwrap());
         assert_eq!(child.kubeconfig.unwrap(), PathBuf::from("/k"));
         assert_eq!(child.node.as_arguments(), asked.node.as_arguments());
+        assert_eq!(child.otlp.as_arguments().as_deref(), Some("--otlp-endpoint=http://c:1"));
     }
 
     #[test]
