@@ -24,6 +24,7 @@ pub mod node;
 pub mod pod;
 pub mod queue;
 pub mod references;
+mod refusals;
 
 use jiff::Timestamp;
 use tokio::time::Instant;

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::api::{ApiError, PodApi, WatchEvent};
 use crate::queue::Backoff;
 use crate::references::{Known, ObjectRef};
+use crate::refusals::Refusals;
 
 /// What comes in.
 #[derive(Debug)]
@@ -22,24 +23,32 @@ pub(super) enum Feed {
 }
 
 /// Lists, then watches from there; after an error of either it lists again. Ends when nobody listens.
-pub(super) async fn pods(api: Arc<dyn PodApi>, backoff: Backoff, patience: Duration, out: mpsc::Sender<Feed>) {
+pub(super) async fn pods(
+    api: Arc<dyn PodApi>,
+    backoff: Backoff,
+    patience: Duration,
+    out: mpsc::Sender<Feed>,
+    refusals: Arc<Refusals>,
+) {
+    const LIST: &str = "list the node's pods";
     let mut failures = 0;
     loop {
-        let error = match timeout(patience, api.list()).await {
-            Err(_) => "no answer".to_owned(),
-            Ok(Err(error)) => error_chain(&error),
+        match timeout(patience, api.list()).await {
+            Err(_) => refusals.failed(LIST, None, "no answer"),
+            Ok(Err(error)) => refusals.failed(LIST, None, &error_chain(&error)),
             Ok(Ok(list)) => {
+                refusals.succeeded(LIST);
                 if out.send(Feed::Listed(list.pods)).await.is_err() {
                     return;
                 }
-                match watch(&*api, list.version, &out, &mut failures).await {
-                    Some(error) => error_chain(&error),
-                    None => return,
-                }
+                let Some(error) = watch(&*api, list.version, &out, &mut failures).await else { return };
+                // Watches end often, and a list makes up for it; one that is not allowed never begins.
+                let error = error_chain(&error);
+                tracing::debug!(error, failures, "the pods are listed again");
+                refusals.refused(&error);
             }
-        };
+        }
         failures += 1;
-        tracing::debug!(error, failures, "the pods are listed again");
         sleep(backoff.after(failures)).await;
     }
 }

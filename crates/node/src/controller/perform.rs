@@ -15,6 +15,7 @@ use super::spans::went;
 use crate::api::{ApiError, PodApi};
 use crate::book::ProviderCall;
 use crate::pod::{CallResult, Trouble, Write, WriteResult};
+use crate::refusals::Refusals;
 
 /// Calls the provider.
 pub(super) async fn call(
@@ -89,12 +90,15 @@ fn failed(error: &ProviderError) -> CallResult {
     }
 }
 
+const WRITE: &str = "write a pod's status or end";
+
 /// Writes to the API. A conflict is resolved by looking: the second value is what was found then.
 pub(super) async fn write(
     api: Arc<dyn PodApi>,
     key: PodKey,
     write: Write,
     patience: Duration,
+    refusals: &Refusals,
     span: Span,
 ) -> (WriteResult, Option<Arc<Pod>>) {
     let made = async {
@@ -107,6 +111,7 @@ pub(super) async fn write(
     let error = match timeout(patience, made).instrument(span.clone()).await {
         Ok(Ok(object)) => {
             went(&span, "success", None);
+            refusals.succeeded(WRITE);
             return (WriteResult::Done(object), None);
         }
         Ok(Err(error)) => error,
@@ -136,7 +141,7 @@ pub(super) async fn write(
         }
         ApiError::Expired(_) | ApiError::Failed { .. } => {
             went(&span, "error", Some(&error));
-            tracing::warn!(pod = %key, error = error_chain(&error), "a write failed and is tried again");
+            refusals.failed(WRITE, Some(&key), &error_chain(&error));
             (WriteResult::Failed { at_least: Duration::ZERO }, None)
         }
     }

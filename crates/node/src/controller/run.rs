@@ -23,7 +23,8 @@ use crate::api::{ApiError, Record, Teller, WatchEvent};
 use crate::book::{Book, Effect};
 use crate::pod::{CallResult, Lane, PodEvent, PodMachine, Trouble, WriteResult};
 use crate::queue::{Outcome, WorkQueue};
-use crate::references::{ObjectRef, Watches};
+use crate::references::{Known, ObjectRef, Watches};
+use crate::refusals::Refusals;
 
 /// Events that wait to be recorded; what comes on top is dropped.
 const RECORDS: usize = 1000;
@@ -64,6 +65,7 @@ pub(super) struct Running {
     waits: mpsc::UnboundedReceiver<EndWait>,
     waiting: Vec<EndWait>,
     untold: Untold,
+    refusals: Arc<Refusals>,
 }
 
 impl Running {
@@ -75,9 +77,14 @@ impl Running {
         let (records, mut to_record) = mpsc::channel::<Record>(RECORDS);
         let mut feeds = JoinSet::new();
         let (api, patience) = (parts.api.clone(), options.api_timeout);
+        let refusals = Arc::<Refusals>::default();
+        let told = refusals.clone();
         feeds.spawn(async move {
             while let Some(record) = to_record.recv().await {
-                drop(timeout(patience, api.record(&record)).await);
+                // Best effort: what can't be recorded is not tried again, but a permission that is missing should be known.
+                if let Ok(Err(error)) = timeout(patience, api.record(&record)).await {
+                    told.refused(&error_chain(&error));
+                }
             }
         });
         let news = Arc::new(News::default());
@@ -102,6 +109,7 @@ impl Running {
             waits,
             waiting: Vec::new(),
             untold: Untold::default(),
+            refusals,
         }
     }
 
@@ -114,8 +122,8 @@ impl Running {
             return Ok(());
         }
         let options = &self.parts.options;
-        let feed = feed::pods(self.parts.api.clone(), options.api_backoff, options.api_timeout, self.feed.0.clone());
-        self.feeds.spawn(feed);
+        let (api, out, refusals) = (self.parts.api.clone(), self.feed.0.clone(), self.refusals.clone());
+        self.feeds.spawn(feed::pods(api, options.api_backoff, options.api_timeout, out, refusals));
         loop {
             self.dispatch();
             self.tell_waiting();
@@ -271,7 +279,12 @@ impl Running {
             Feed::Watched(WatchEvent::Applied(pod)) => self.book.seen(pod, now),
             Feed::Watched(WatchEvent::Bookmark(_)) => Vec::new(),
             Feed::Watched(WatchEvent::Deleted { key, .. }) => self.book.gone(&key, now),
-            Feed::Object(object, known) => self.book.learned(&object, known, now),
+            Feed::Object(object, known) => {
+                if let Known::Unreadable(why) = &known {
+                    self.refusals.refused(why);
+                }
+                self.book.learned(&object, known, now)
+            }
         };
         self.perform(effects);
     }
@@ -320,7 +333,7 @@ impl Running {
             Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(key.uid.as_str()) => self.book.seen(pod, now),
             Ok(_) => self.book.gone(key, now),
             Err(error) => {
-                tracing::warn!(pod = %key, error = error_chain(&error), "can't look whether the pod is gone");
+                self.refusals.failed("look whether a pod is gone", Some(key), &error_chain(&error));
                 Vec::new()
             }
         }
@@ -381,8 +394,10 @@ impl Running {
                     let (api, patience) = (self.parts.api.clone(), self.parts.options.api_timeout);
                     let owner = Owner { key: key.clone(), lane: Lane::Api, since: Instant::now() };
                     let span = spans::write(&self.parts.node.name, &key, &write);
+                    let refusals = self.refusals.clone();
                     let made = async move {
-                        let (result, found) = perform::write(api, key.clone(), write, patience, span).await;
+                        let written = perform::write(api, key.clone(), write, patience, &refusals, span);
+                        let (result, found) = written.await;
                         Done::Wrote(key, result, found)
                     };
                     self.owners.insert(self.tasks.spawn(made).id(), owner);

@@ -146,8 +146,8 @@ fn init_and_ephemeral_containers_are_resolved_as_regular_ones_are() {
         {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "ACCOUNT", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
-        {"name": "LABELS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}},
-        {"name": "NOTES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations"}}},
+        {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}},
+        {"name": "NOTE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['y']"}}},
     ]);
     let from = json!([{"secretRef": {"name": "s"}}]);
     let named = |name: &str| json!({"name": name, "env": env.clone(), "envFrom": from.clone()});
@@ -165,14 +165,13 @@ fn init_and_ephemeral_containers_are_resolved_as_regular_ones_are() {
     for (name, env, env_from) in regular.chain(ephemeral) {
         let mut env = env.clone().unwrap();
         env.sort_by(|a, b| a.name.cmp(&b.name));
-        let labels = "a=\"1\"\nb=\"2\"";
         let expected = [
             ("A", "1"),
             ("ACCOUNT", "sa"),
-            ("LABELS", labels),
+            ("LABEL", "1"),
             ("M", "from-map"),
             ("NODE", "n"),
-            ("NOTES", "x=\"1\"\ny=\"\\\"q\\\"\""),
+            ("NOTE", "\"q\""),
             ("S", "from-secret"),
             ("k", "from-secret"),
         ];

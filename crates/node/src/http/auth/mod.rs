@@ -32,6 +32,7 @@ use review::patiently;
 pub(crate) use user::of_certificate;
 
 use super::route::Route;
+use crate::refusals::Refusals;
 
 /// Upstream's (`authentication.webhook.cacheTTL`), for tokens that are somebody's and for those that are nobody's.
 const TOKEN: Duration = Duration::from_secs(2 * 60);
@@ -61,11 +62,12 @@ pub(crate) struct Guard {
     reviews: Arc<dyn Reviews>,
     tokens: Asked<[u8; 32], Option<Arc<User>>, ReviewError>,
     accesses: Asked<(Arc<User>, Access), bool, ReviewError>,
+    refusals: Refusals,
 }
 
 impl Guard {
     pub(crate) fn new(node: String, reviews: Arc<dyn Reviews>) -> Self {
-        Self { node, reviews, tokens: Asked::new(MOST), accesses: Asked::new(MOST) }
+        Self { node, reviews, tokens: Asked::new(MOST), accesses: Asked::new(MOST), refusals: Refusals::default() }
     }
 
     /// Who asks, if they may. `certified`: whom the connection's certificate names.
@@ -124,7 +126,7 @@ impl Guard {
             Some(Ok(Some(user))) => Ok(user),
             Some(Ok(None)) | None => Err(unauthorized()),
             Some(Err(error)) => {
-                tracing::warn!(error = error_chain(&*error), "a token can't be reviewed; its bearer is refused");
+                self.refusals.failed("review tokens, whose bearers are refused", None, &error_chain(&*error));
                 Err(unauthorized())
             }
         }
@@ -142,11 +144,7 @@ impl Guard {
             Some(Ok(allowed)) => Ok(allowed),
             None => Err(()),
             Some(Err(error)) => {
-                tracing::warn!(
-                    user = user.name,
-                    error = error_chain(&*error),
-                    "an access can't be reviewed; it is refused"
-                );
+                self.refusals.failed("review accesses, which are refused", None, &error_chain(&*error));
                 Err(())
             }
         }
