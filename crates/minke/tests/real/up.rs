@@ -228,10 +228,6 @@ async fn the_work_on_a_pod_is_told_to_a_collector_of_traces() {
         assert!(
             m.minke(&["metrics"]).await.expect(0).out.contains("minke_otlp_spans_total{result=\"unreachable\"} 0\n")
         );
-        // What is not sent yet is sent at the end.
-        m.minke(&["down", "--purge"]).await.expect(0);
-        collector.abort();
-        let spans = spans.lock().unwrap();
         for (name, outcome) in [
             ("provider.create", "success"),
             ("pod.create", ""),
@@ -243,8 +239,11 @@ async fn the_work_on_a_pod_is_told_to_a_collector_of_traces() {
             let is_it = |[of, pod, went]: &[String; 3]| {
                 of == name && pod == "traced" && (outcome.is_empty() || went == outcome)
             };
-            assert!(spans.iter().any(is_it), "{name}: {spans:?}");
+            // Batches come some seconds late.
+            wait_async(name, async || spans.lock().unwrap().iter().any(is_it)).await;
         }
+        m.minke(&["down", "--purge"]).await.expect(0);
+        collector.abort();
         assert_eq!(m.leftovers(), "");
     })
     .await;
