@@ -3,6 +3,7 @@
 //! that a command starts in the background.
 
 mod cluster;
+pub(super) mod configz;
 mod file;
 pub(crate) mod serve;
 mod serving;

@@ -57,6 +57,8 @@ pub(crate) struct ServingSettings {
     pub(crate) certificate: CertificateSource,
     /// Whose clients' certificates say who asks, as PEM.
     pub(crate) clients: Option<String>,
+    /// What `/configz` says: a `KubeletConfiguration`. No secrets.
+    pub(crate) config: Value,
 }
 
 /// A node's API that is served. Dropping it ends it, with all its streams.
@@ -93,7 +95,7 @@ pub(crate) async fn serve(
         node: node.to_owned(),
         pods: Arc::new(Held(provider.clone())),
         provider,
-        facts: Arc::new(Machine { kubelet, metrics }),
+        facts: Arc::new(Machine { kubelet, metrics, config: settings.config.clone() }),
         reviews: Arc::new(KubeReviews::new(reviews.clone())),
         clock: Arc::new(SystemClock),
     };
@@ -147,6 +149,7 @@ fn serving_certificate(identity: &Identity) -> ServingCertificate {
 struct Machine {
     kubelet: Option<Kubelet>,
     metrics: Arc<ControllerMetrics>,
+    config: Value,
 }
 
 impl std::fmt::Debug for Machine {
@@ -180,7 +183,7 @@ impl NodeFacts for Machine {
     }
 
     fn config(&self) -> Value {
-        serde_json::json!({"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"})
+        self.config.clone()
     }
 }
 

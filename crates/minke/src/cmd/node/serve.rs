@@ -19,6 +19,7 @@ use minke_node::node::NodeConfig;
 use minke_node::node::shutdown::ShutdownPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::configz::configz;
 use super::file::KubeletFile;
 use super::serving::ServingArgs;
 use super::{NodeArgs, cluster};
@@ -27,7 +28,7 @@ use crate::client::Client;
 use crate::durations;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::node::logind::HeldUp;
-use crate::node::{Backing, NodeRunError, RunningNode, ServingSettings, identity};
+use crate::node::{Backing, CertificateSource, NodeRunError, RunningNode, ServingSettings, identity};
 use crate::spans::OtlpArgs;
 
 /// Pods of one node, as upstream recommends.
@@ -216,6 +217,10 @@ impl NodeCommand {
         };
         let kept = self.cert_dir(client);
         let serving = self.serving.settings(&node.name, &self.node_ip, file.server_tls_bootstrap, &kept)?;
+        let serving = serving.map(|serving| {
+            let bootstraps = matches!(serving.certificate, CertificateSource::Cluster { .. });
+            ServingSettings { config: configz(&node, &settings, &shutdown, bootstraps), ..serving }
+        });
         Ok(Plan { node, settings, shutdown, max_pods, serving })
     }
 

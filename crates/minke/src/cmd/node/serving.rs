@@ -9,6 +9,8 @@ use minke_kubelet::host::{host_addresses, host_name};
 use minke_node::certificates::Store;
 use minke_node::http::ServingCertificate;
 
+use serde_json::Value;
+
 use crate::exit::Failure;
 use crate::node::{CertificateSource, ServingSettings};
 
@@ -80,7 +82,7 @@ impl ServingArgs {
         };
         let listen = self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, PORT).into());
         let clients = self.client_ca_file.as_deref().map(read).transpose()?;
-        Ok(Some(ServingSettings { listen, certificate, clients }))
+        Ok(Some(ServingSettings { listen, certificate, clients, config: Value::Null }))
     }
 }
 

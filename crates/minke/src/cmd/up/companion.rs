@@ -23,6 +23,7 @@ use minke_node::controller::Options;
 use minke_node::http::ServingCertificate;
 use minke_node::node::NodeConfig;
 use minke_node::node::shutdown::ShutdownPolicy;
+use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::Companion;
@@ -39,6 +40,8 @@ const LONGEST_START: Duration = Duration::from_secs(20);
 pub(super) struct Up {
     api: ApiSettings,
     node: NodeConfig,
+    /// What the node's `/configz` says.
+    config: Value,
     running: Option<Running>,
 }
 
@@ -53,8 +56,8 @@ struct Running {
 
 impl Up {
     /// An API as set, and a node over the agent of this instance.
-    pub(super) fn new(api: ApiSettings, node: NodeConfig) -> Self {
-        Self { api, node, running: None }
+    pub(super) fn new(api: ApiSettings, node: NodeConfig, config: Value) -> Self {
+        Self { api, node, config, running: None }
     }
 }
 
@@ -91,7 +94,7 @@ async fn client(authority: &Authority, url: &str, node: &str) -> Result<kube::Cl
 
 /// The node's own API, which the cluster's asks for logs, commands and ports: at the address that the node has, on any free
 /// port, by a certificate of the same authority. Only clients of that authority and its tokens are listened to.
-fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure> {
+fn serving(authority: &Authority, node: &str, config: Value) -> Result<ServingSettings, Failure> {
     let mut addresses = host_addresses();
     addresses.push(Ipv4Addr::LOCALHOST.into());
     let signed = authority.kubelet(node, &[node], &addresses);
@@ -100,6 +103,7 @@ fn serving(authority: &Authority, node: &str) -> Result<ServingSettings, Failure
         listen: (addresses[0], 0).into(),
         certificate: CertificateSource::Given(ServingCertificate { chain: signed.certificate, key: signed.key }),
         clients: Some(authority.certificate().to_owned()),
+        config,
     })
 }
 
@@ -109,7 +113,7 @@ impl Companion for Up {
         let api = Api::open(&self.api).await?;
         let served = Served { url: api.url.clone(), kubeconfig: api.kubeconfig.clone(), node: self.node.name.clone() };
         let client = client(&api.authority, &api.url, &self.node.name).await?;
-        let serving = serving(&api.authority, &self.node.name)?;
+        let serving = serving(&api.authority, &self.node.name, self.config.clone())?;
         let api = AbortOnDropHandle::new(tokio::spawn(async move { match api.run().await {} }));
         let backing = Backing::kubelet(kubelet.clone(), Vec::new()).served(Some(serving));
         let node = RunningNode::start(client, self.node.clone(), Options::default(), backing).await;

@@ -19,8 +19,10 @@ use std::path::PathBuf;
 use clap::Args;
 use minke_kubelet::housekeeping::ImageGcPolicy;
 use minke_node::node::NodeConfig;
+use minke_node::node::shutdown::ShutdownPolicy;
 
 use super::node::NodeArgs;
+use super::node::configz::configz;
 use crate::agent::{self, Mode, Readiness, Ready, Settings};
 use crate::api::ApiSettings;
 use crate::client::Client;
@@ -172,7 +174,8 @@ async fn go_on(args: &UpArgs, client: &Client, ready: &mut Readiness) -> Result<
     };
     let mut node = NodeConfig::new(agent::node_name(), identity(&place.state));
     node.labels.clone_from(&settings.node.labels);
-    let mut companion = Up::new(api, node);
+    let config = configz(&node, &settings, &ShutdownPolicy::default(), false);
+    let mut companion = Up::new(api, node, config);
     // An agent that was told to end lets go of its lock a moment after its socket.
     let ended = agent::run(place, Mode::Replacement, &settings, ready, &mut companion).await;
     ended.map_err(|error| super::agent::failure(&error))
