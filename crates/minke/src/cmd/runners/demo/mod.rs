@@ -108,7 +108,12 @@ pub(super) async fn run(args: &DemoArgs, client: &Client) -> Outcome {
     let (forge, stage, metrics) = (Arc::clone(&demo.forge), Arc::clone(&demo.stage), demo.controller.metrics.clone());
     let outcome = tokio::select! {
         outcome = play(args, demo, &mut tasks) => outcome,
-        signal = interrupted() => Ok(Exit::Interrupted(signal)),
+        signal = interrupted() => {
+            if let Stage::Real(_) = &*stage {
+                eprintln!("interrupted: the demo's objects are being removed, once their jobs are over");
+            }
+            Ok(Exit::Interrupted(signal))
+        }
     };
     let removed = match &*stage {
         Stage::Pretended { .. } => Ok(()),
