@@ -258,25 +258,3 @@ async fn strategic_merge_patches_are_not_for_custom_kinds_and_apply_merges_lists
     let owned = told["metadata"]["managedFields"].to_string();
     assert!(owned.contains(r#"k:{\"name\":\"q\"}"#), "{owned}");
 }
-
-#[tokio::test]
-async fn the_definition_of_runner_sets_is_installed_and_works() {
-    let server = TestServer::start(Limits::default()).await;
-    let text = include_str!("../../../../packaging/runners/runnersets.json");
-    let definition: Value = serde_json::from_str(text).unwrap();
-    let (code, told) = server.json(ADMIN, Method::POST, DEFINITIONS, &definition).await;
-    assert_eq!(code, 201, "{told}");
-    let (code, list) = server.json(ADMIN, Method::GET, "/apis/minke.dev/v1alpha1/runnersets", &Value::Null).await;
-    assert_eq!((code, list["kind"].as_str()), (200, Some("RunnerSetList")));
-    let both = json!({"apiVersion": "minke.dev/v1alpha1", "kind": "RunnerSet", "metadata": {"name": "a"}, "spec": {
-        "github": {"credentialsSecret": "s", "repository": "a/b", "organization": "c"},
-    }});
-    let (code, told) =
-        server.json(ADMIN, Method::POST, "/apis/minke.dev/v1alpha1/namespaces/default/runnersets", &both).await;
-    assert_eq!(code, 422);
-    assert!(
-        told["message"].as_str().unwrap().contains("exactly one of")
-            || told["message"].as_str().unwrap().contains("were not checked"),
-        "{told}"
-    );
-}

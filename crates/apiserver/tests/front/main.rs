@@ -11,4 +11,5 @@ mod kube_rs;
 mod kubectl;
 mod nodes;
 mod parts;
+mod runner_sets;
 mod server;

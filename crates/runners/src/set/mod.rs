@@ -4,6 +4,7 @@
 //! the Rust types. A derive would bring two crates, and still leave the Pod template, the rules and the columns to be written.
 
 mod conditions;
+mod moves;
 mod schema;
 mod types;
 mod validate;
@@ -12,6 +13,7 @@ mod validate;
 pub const WORK_VOLUME: &str = "work";
 
 pub use conditions::{invalid_status, status, unreadable_status};
+pub use moves::{MOVES, moves, unmoved};
 pub use schema::{crd, manifest};
 pub use types::{
     GitHubScope, Repeat, RunnerSet, RunnerSetSpec, RunnerSetStatus, ScheduleSpec, Stabilization, WorkVolume,

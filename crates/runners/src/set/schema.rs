@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::moves::MOVES;
 use super::types::RunnerSet;
 use k8s_openapi::Resource;
 
@@ -26,6 +27,8 @@ pub fn crd() -> Value {
                 "name": RunnerSet::VERSION, "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {
                     "type": "object", "required": ["spec"],
+                    "x-kubernetes-validations": [rule("self.metadata.name.size() <= 52",
+                        "metadata.name must have at most 52 characters: the slot's number follows in the names of its Pods")],
                     "properties": {
                         "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
                         "spec": spec(), "status": status(),
@@ -75,34 +78,32 @@ fn rule(rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message})
 }
 
+/// A string that is so.
+fn word(description: &str, longest: u32, pattern: &str, message: &str) -> Value {
+    let so = rule(&format!("self.matches('{pattern}')"), message);
+    json!({"type": "string", "description": description, "maxLength": longest, "x-kubernetes-validations": [so]})
+}
+
+/// What may be given must stay as it is.
+fn fixed(field: &str) -> String {
+    format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})")
+}
+
 fn spec() -> Value {
-    let one_scope = "[has(self.repository), has(self.organization), has(self.enterprise)].filter(x, x).size() == 1";
     json!({
         "type": "object",
         "required": ["github", "labels", "max", "template"],
-        "x-kubernetes-validations": [rule("!has(self.min) || self.min <= self.max", "min must not be above max")],
+        "x-kubernetes-validations": [
+            rule("!has(self.min) || self.min <= self.max", "min must not be above max: lower min, or raise max"),
+            rule("!has(self.minIdle) || self.minIdle <= self.max",
+                "minIdle must not be above max: lower minIdle, or raise max"),
+        ],
         "properties": {
-            "github": {
-                "type": "object",
-                "description": "Where runners register.",
-                "required": ["credentialsSecret"],
-                "x-kubernetes-validations":
-                    [rule(one_scope, "must name exactly one of repository, organization and enterprise")],
-                "properties": {
-                    "url": text("The server; https://github.com if not given."),
-                    "repository": {"type": "string", "pattern": "^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$",
-                        "description": "owner/name"},
-                    "organization": text("An organization's name."),
-                    "enterprise": text("An enterprise's name."),
-                    "groupId": {"type": "integer", "format": "int64", "minimum": 1,
-                        "description": "The number of the runner group; 1, the default group, if not given."},
-                    "credentialsSecret": {"type": "string", "minLength": 1,
-                        "description": "The secret with github_token, or with github_app_id, \
-                            github_app_installation_id and github_app_private_key."},
-                },
-            },
+            "github": github(),
             "labels": {"type": "array", "minItems": 1, "maxItems": 100, "x-kubernetes-list-type": "set",
                 "items": {"type": "string", "minLength": 1, "maxLength": 256},
+                "x-kubernetes-validations": [rule("self.all(label, label.matches('^[^,]*[^, ][^,]*$'))",
+                    "must be words without commas")],
                 "description": "What jobs ask for in runs-on; self-hosted goes without saying."},
             "min": number("So many runners at least, busy ones included.", 0),
             "max": number("So many runners at most.", 1),
@@ -118,9 +119,55 @@ fn spec() -> Value {
             "schedules": {"type": "array", "maxItems": 64, "items": schedule(),
                 "description": "Other limits at certain times. The first active entry that names a limit decides."},
             "workVolume": work_volume(),
-            "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "description": "The Pods, as in a Deployment. A container is called runner; restartPolicy is Never."},
+            "template": template(),
         },
+    })
+}
+
+fn github() -> Value {
+    let one_scope = "[has(self.repository), has(self.organization), has(self.enterprise)].filter(x, x).size() == 1";
+    let stays = ["url", "repository", "organization", "enterprise"].map(fixed).join(" && ");
+    let moves = MOVES.trim_start_matches("spec.github: ");
+    let name = "^[A-Za-z0-9._-]+$";
+    json!({
+        "type": "object",
+        "description": "Where runners register.",
+        "required": ["credentialsSecret"],
+        "x-kubernetes-validations":
+            [rule(one_scope, "must name exactly one of repository, organization and enterprise"), rule(&stays, moves)],
+        "properties": {
+            "url": word("The server; https://github.com if not given.", 2048, "^https?://[^/]", "must begin with https://"),
+            "repository": word("owner/name", 200, "^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", "must be owner/name"),
+            "organization": word("An organization's name.", 100, name, "must be its name alone"),
+            "enterprise": word("An enterprise's name.", 100, name, "must be its name alone"),
+            "groupId": {"type": "integer", "format": "int64", "minimum": 1,
+                "description": "The number of the runner group; 1, the default group, if not given."},
+            "credentialsSecret": {"type": "string", "minLength": 1,
+                "description": "The secret with github_token, or with github_app_id, \
+                    github_app_installation_id and github_app_private_key."},
+        },
+    })
+}
+
+/// As much of the Pod template as can be judged here; the rest is kept as it is, and judged with the first Pod.
+fn template() -> Value {
+    let container = json!({
+        "type": "object", "required": ["name"], "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"name": {"type": "string", "maxLength": 63}},
+    });
+    let runner = rule("self.exists(container, container.name == 'runner')", "must have a container called runner");
+    let never = rule("self == 'Never'", "must be Never: a registration serves one start");
+    json!({
+        "type": "object", "required": ["spec"], "x-kubernetes-preserve-unknown-fields": true,
+        "description": "The Pods, as in a Deployment. A container is called runner; restartPolicy is Never.",
+        "properties": {"spec": {
+            "type": "object", "required": ["containers"], "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {
+                "containers": {"type": "array", "maxItems": 64, "items": container, "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"], "x-kubernetes-validations": [runner]},
+                "restartPolicy": {"type": "string", "maxLength": 32, "x-kubernetes-validations": [never]},
+            },
+        }},
     })
 }
 
@@ -131,8 +178,9 @@ fn work_volume() -> Value {
         "description": "Where jobs work, if not in the container's own file system: an empty volume, or a claim of the set's.",
         "x-kubernetes-validations": [rule(one_kind, "sizeLimit is about an empty volume, and claimTemplate makes no such")],
         "properties": {
-            "mountPath": {"type": "string", "minLength": 1, "description": "/home/runner/_work if not given."},
-            "sizeLimit": {"type": "string", "description": "How big an empty volume may get."},
+            "mountPath": word("/home/runner/_work if not given.", 1024, "^/[^:]*$", "must be an absolute path"),
+            "sizeLimit": word("How big an empty volume may get.", 64,
+                "^[0-9][0-9.]*(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$", "must be a quantity like 20Gi"),
             "claimTemplate": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 "description": "Claims are made from this, at most one a slot, and used again."},
             "unusedSeconds": number("A claim that no runner has used for so long is deleted; 86400 if not given.", 0),
@@ -144,16 +192,34 @@ fn window(description: &str) -> Value {
     json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": 3600, "description": description})
 }
 
+const LOCAL: &str = "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$";
+
 fn schedule() -> Value {
+    // What is no time is told by its own field.
+    let times = format!("!self.start.matches('{LOCAL}') || !self.end.matches('{LOCAL}')");
+    let forwards = format!("{times} || self.start < self.end");
+    let longest = "duration({'Daily': '24h', 'Weekly': '168h', 'Monthly': '744h', 'Yearly': '8784h'}[self.repeat])";
+    let moment = |field: &str| format!("timestamp(self.{field}.substring(0, 16) + ':00Z')");
+    let apart = format!(
+        "{times} || !has(self.repeat) || self.repeat == 'Once' || {} - {} <= {longest}",
+        moment("end"),
+        moment("start")
+    );
+    let local = "must be a local time like 2026-01-05T08:00";
     json!({
         "type": "object",
         "required": ["start", "end"],
-        "x-kubernetes-validations":
-            [rule("has(self.min) || has(self.minIdle) || has(self.max)", "must name min, minIdle or max")],
+        "x-kubernetes-validations": [
+            rule("has(self.min) || has(self.minIdle) || has(self.max)", "must name min, minIdle or max"),
+            rule("!has(self.min) || !has(self.max) || self.min <= self.max", "min must not be above max"),
+            rule(&forwards, "must end after its start"),
+            rule(&apart, "must end before it begins again"),
+        ],
         "properties": {
-            "start": text("The first start, in local time: 2026-01-05T08:00."),
-            "end": text("The first end, in local time."),
-            "timeZone": text("A name like Europe/Berlin; UTC if not given."),
+            "start": word("The first start, in local time: 2026-01-05T08:00.", 32, LOCAL, local),
+            "end": word("The first end, in local time.", 32, LOCAL, local),
+            "timeZone": word("A name like Europe/Berlin; UTC if not given.", 64,
+                "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$", "must be a time zone's name like Europe/Berlin"),
             "repeat": {"type": "string", "enum": ["Once", "Daily", "Weekly", "Monthly", "Yearly"],
                 "description": "How often it comes again; Once if not given."},
             "until": {"type": "string", "format": "date-time", "description": "It does not begin again from then on."},

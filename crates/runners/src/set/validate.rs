@@ -61,7 +61,11 @@ impl Problems {
 pub fn settings(set: &RunnerSet) -> Result<Settings, Vec<Invalid>> {
     let mut problems = Problems::default();
     let name = set.metadata.name.clone().unwrap_or_default();
-    problems.unless(!name.is_empty() && name.len() <= LONGEST_NAME, "metadata.name", "must have 1 to 52 characters");
+    problems.unless(
+        !name.is_empty() && name.len() <= LONGEST_NAME,
+        "metadata.name",
+        "must have 1 to 52 characters: the slot's number follows in the names of its Pods",
+    );
     scope(&set.spec.github, &mut problems);
     let blank = |label: &String| label.trim().is_empty() || label.contains(',');
     problems.unless(!set.spec.labels.is_empty(), "spec.labels", "must name at least one");
@@ -111,7 +115,8 @@ pub fn settings_or_none(set: &RunnerSet) -> Result<Settings, String> {
 pub fn scaling(spec: &RunnerSetSpec) -> Result<Scaling, Vec<Invalid>> {
     let mut problems = Problems::default();
     problems.unless(spec.max > 0, "spec.max", "must be at least 1");
-    problems.unless(spec.min <= spec.max, "spec.min", "must not be above spec.max");
+    problems.unless(spec.min <= spec.max, "spec.min", "must not be above max: lower min, or raise max");
+    problems.unless(spec.min_idle <= spec.max, "spec.minIdle", "must not be above max: lower minIdle, or raise max");
     let stabilization = spec.stabilization.unwrap_or_default();
     let mut window = |field: &str, seconds: Option<u32>, default: SignedDuration| {
         problems.unless(seconds.is_none_or(|s| s <= LONGEST_WINDOW), field, "must be an hour (3600) at most");
@@ -150,6 +155,11 @@ fn schedule(path: &str, written: &ScheduleSpec, problems: &mut Problems) -> Opti
     };
     if written.min.is_none() && written.max.is_none() && written.min_idle.is_none() {
         problems.add(path, "must name min, minIdle or max");
+    }
+    if let (Some(min), Some(max)) = (written.min, written.max)
+        && min > max
+    {
+        problems.add(path, "min must not be above max");
     }
     let recurrence = match written.repeat {
         Repeat::Once => Recurrence::Once,
@@ -213,6 +223,8 @@ fn work_volume(spec: &RunnerSetSpec, problems: &mut Problems) {
         "must be an absolute path",
     );
     let both = work.size_limit.is_some() && work.claim_template.is_some();
+    let limit = work.size_limit.as_ref().is_none_or(|limit| quantity(&limit.0));
+    problems.unless(limit, "spec.workVolume.sizeLimit", "must be a quantity like 20Gi");
     problems.unless(!both, "spec.workVolume", "sizeLimit is about an empty volume, and claimTemplate makes no such");
     if let Some(claim) = &work.claim_template {
         let modes = claim.spec.access_modes.as_deref().unwrap_or_default();
@@ -228,6 +240,15 @@ fn work_volume(spec: &RunnerSetSpec, problems: &mut Problems) {
         "spec.template.spec.volumes",
         "must have no volume called work: that is the work volume",
     );
+}
+
+/// A number of bytes as Kubernetes writes it. The API server looks closer.
+fn quantity(text: &str) -> bool {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = ["", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    unit.contains(&&text[number.len()..])
+        && number.starts_with(|c: char| c.is_ascii_digit())
+        && number.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
 /// What changes when the template does, and not otherwise.
@@ -278,6 +299,7 @@ pub(crate) mod tests {
             spec["github"] = json!({"repository": "octo", "enterprise": "e", "credentialsSecret": ""});
             spec["labels"] = json!([]);
             spec["min"] = json!(30);
+            spec["minIdle"] = json!(21);
             spec["stabilization"] = json!({"downSeconds": 4000});
             spec["schedules"] = json!([
                 {"start": "8 o'clock", "end": "2026-01-01T09:00", "min": 1},
@@ -294,7 +316,8 @@ pub(crate) mod tests {
                 "spec.labels: must name at least one",
                 "spec.template.spec.containers: must have a container called runner",
                 "spec.template.spec.restartPolicy: must be Never: a registration serves one start",
-                "spec.min: must not be above spec.max",
+                "spec.min: must not be above max: lower min, or raise max",
+                "spec.minIdle: must not be above max: lower minIdle, or raise max",
                 "spec.stabilization.downSeconds: must be an hour (3600) at most",
                 "spec.schedules[0].start: must be a local time like 2026-01-05T08:00, not \"8 o'clock\"",
                 "spec.schedules[1].until: must be a time like 2026-12-31T00:00:00Z",
@@ -315,13 +338,14 @@ pub(crate) mod tests {
     #[test]
     fn a_work_volume_is_empty_or_from_a_claim() {
         let found = problems(|spec| {
-            spec["workVolume"] = json!({"mountPath": "work", "sizeLimit": "1Gi", "claimTemplate": {"spec": {}}});
+            spec["workVolume"] = json!({"mountPath": "work", "sizeLimit": "1 GB", "claimTemplate": {"spec": {}}});
             spec["template"]["spec"]["volumes"] = json!([{"name": "work"}]);
         });
         assert_eq!(
             found,
             [
                 "spec.workVolume.mountPath: must be an absolute path",
+                "spec.workVolume.sizeLimit: must be a quantity like 20Gi",
                 "spec.workVolume: sizeLimit is about an empty volume, and claimTemplate makes no such",
                 "spec.workVolume.claimTemplate.spec.accessModes: must name at least one",
                 "spec.workVolume.claimTemplate.spec.resources.requests.storage: is missing",
