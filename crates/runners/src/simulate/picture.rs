@@ -11,11 +11,20 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 24.0;
 const QUEUE: f64 = 56.0;
 const PODS: f64 = 96.0;
-const TITLE: f64 = 40.0;
+const TITLE: f64 = 42.0;
+const BETWEEN: f64 = 18.0;
 const GAP: f64 = 34.0;
 const HEAD: f64 = 48.0;
 /// A row has no more points: a day of thousands of jobs is a picture, no data base.
 const POINTS: usize = 1200;
+
+/// What is drawn in which colour, by day and by night.
+const STYLE: &str = "<style>\
+    .w{fill:#ffffff}.t{fill:#16202c}.s{fill:#5b6875}.b{stroke:#aeb8c2}.g{stroke:#edf0f3}\
+    .q{fill:#d1495b}.p{fill:#a9bfd1}.j{fill:#2a6f97}\
+    @media (prefers-color-scheme:dark){\
+    .w{fill:#14191f}.t{fill:#e8edf2}.s{fill:#9aa7b4}.b{stroke:#4a5662}.g{stroke:#242c35}\
+    .q{fill:#ee6c7d}.p{fill:#48617a}.j{fill:#63a9d6}}</style>\n";
 
 /// The picture, as SVG that needs nothing else.
 #[must_use]
@@ -27,13 +36,13 @@ pub fn picture(title: &str, rows: &[(String, Outcome)]) -> String {
     let x = |at: Timestamp| LEFT + at.duration_since(from).as_secs_f64() / span * (WIDTH - LEFT - RIGHT);
     let most = |of: fn(&Point) -> u32| f64::from(points().map(of).max().unwrap_or(1).max(1));
     let (queue, pods) = (most(|point| point.queued), most(|point| point.pods));
-    let row = TITLE + QUEUE + PODS + GAP;
+    let row = TITLE + QUEUE + BETWEEN + PODS + GAP;
     let height = HEAD + row * rows.len() as f64 + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#16202c\">{}</text>\n",
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n{STYLE}\
+         <rect width=\"{WIDTH}\" height=\"{height}\" class=\"w\"/>\n\
+         <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\" class=\"t\">{}</text>\n",
         escape(title)
     );
     times(&mut svg, from, to, height);
@@ -51,51 +60,54 @@ pub fn picture(title: &str, rows: &[(String, Outcome)]) -> String {
         );
         let _ = writeln!(
             svg,
-            "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"600\" fill=\"#16202c\">{}</text>\n\
-             <text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#5b6875\">{}</text>",
+            "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"600\" class=\"t\">{}</text>\n\
+             <text x=\"{LEFT}\" y=\"{:.1}\" class=\"s\">{}</text>",
             top + 14.0,
             escape(name),
             top + 30.0,
             escape(&numbers)
         );
         let queue_base = top + TITLE + QUEUE;
-        let pods_base = queue_base + 6.0 + PODS;
-        axis(&mut svg, queue_base, QUEUE, queue);
-        axis(&mut svg, pods_base, PODS, pods);
+        let pods_base = queue_base + BETWEEN + PODS;
+        axis(&mut svg, queue_base, QUEUE, queue, "jobs");
+        axis(&mut svg, pods_base, PODS, pods, "Pods");
         let points = thin(&outcome.points);
-        area(&mut svg, &points, &x, queue_base, QUEUE / queue, "#d1495b", |point| point.queued);
-        area(&mut svg, &points, &x, pods_base, PODS / pods, "#9db4c8", |point| point.pods);
-        area(&mut svg, &points, &x, pods_base, PODS / pods, "#2a6f97", |point| point.busy);
+        area(&mut svg, &points, &x, queue_base, QUEUE / queue, "q", |point| point.queued);
+        area(&mut svg, &points, &x, pods_base, PODS / pods, "p", |point| point.pods);
+        area(&mut svg, &points, &x, pods_base, PODS / pods, "j", |point| point.busy);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
 fn legend(svg: &mut String) {
-    let mut left = WIDTH - RIGHT - 280.0;
-    let words = [("#d1495b", "jobs that wait", 120.0), ("#9db4c8", "Pods", 70.0), ("#2a6f97", "with a job", 0.0)];
-    for (colour, word, width) in words {
+    let mut left = WIDTH - RIGHT - 310.0;
+    let words = [("q", "jobs that wait", 120.0), ("p", "Pods", 70.0), ("j", "Pods with a job", 0.0)];
+    for (class, word, width) in words {
         let _ = writeln!(
             svg,
-            "<rect x=\"{left}\" y=\"18\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"28\" fill=\"#16202c\">{word}</text>",
+            "<rect x=\"{left}\" y=\"18\" width=\"12\" height=\"12\" class=\"{class}\"/>\
+             <text x=\"{}\" y=\"28\" class=\"t\">{word}</text>",
             left + 17.0
         );
         left += width;
     }
 }
 
-fn axis(svg: &mut String, base: f64, height: f64, most: f64) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{LEFT}\" y1=\"{base:.1}\" x2=\"{0}\" y2=\"{base:.1}\" stroke=\"#c3ccd4\"/>\
-         <line x1=\"{LEFT}\" y1=\"{1:.1}\" x2=\"{0}\" y2=\"{1:.1}\" stroke=\"#edf0f3\"/>\
-         <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\" fill=\"#5b6875\">{most}</text>",
-        WIDTH - RIGHT,
-        base - height,
-        LEFT - 8.0,
-        base - height + 10.0
-    );
+/// A base at nought and a line at the most, each with its number; what is counted stands between them.
+fn axis(svg: &mut String, base: f64, height: f64, most: f64, what: &str) {
+    let end = WIDTH - RIGHT;
+    for (y, class, number) in [(base, "b", 0.0), (base - height, "g", most)] {
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{end}\" y2=\"{y:.1}\" class=\"{class}\"/>\
+             <text x=\"{0}\" y=\"{1:.1}\" text-anchor=\"end\" class=\"s\">{number}</text>",
+            LEFT - 8.0,
+            y + 4.0
+        );
+    }
+    let middle = base - height / 2.0 + 4.0;
+    let _ = writeln!(svg, "<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\" class=\"s\">{what}</text>", LEFT - 8.0);
 }
 
 /// Steps, filled down to the base: a number holds until the next one.
@@ -105,7 +117,7 @@ fn area(
     x: &impl Fn(Timestamp) -> f64,
     base: f64,
     scale: f64,
-    colour: &str,
+    class: &str,
     of: fn(&Point) -> u32,
 ) {
     let Some(first) = points.first() else { return };
@@ -113,7 +125,7 @@ fn area(
     for point in points {
         let _ = write!(path, "H{:.1}V{:.1}", x(point.at), base - f64::from(of(point)) * scale);
     }
-    let _ = writeln!(svg, "<path d=\"{path}V{base:.1}Z\" fill=\"{colour}\"/>");
+    let _ = writeln!(svg, "<path d=\"{path}V{base:.1}Z\" class=\"{class}\"/>");
 }
 
 /// So few that it can be drawn: of neighbours the one with the most waiting stays, so that no peak is lost.
@@ -134,15 +146,17 @@ fn times(svg: &mut String, from: Timestamp, to: Timestamp, height: f64) {
         let Ok(at) = Timestamp::from_second(at) else { return };
         let x = LEFT + at.duration_since(from).as_secs_f64() / span * (WIDTH - LEFT - RIGHT);
         let text = at.strftime(if step < DAY { "%d %b %H:%M" } else { "%d %b" });
+        // One at the right end stands left of its line: it would leave the picture.
+        let anchor = if x > WIDTH - RIGHT - 20.0 { "end" } else { "middle" };
         let _ = writeln!(
             svg,
-            "<line x1=\"{x:.1}\" y1=\"{HEAD}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"#edf0f3\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#5b6875\">{text}</text>",
+            "<line x1=\"{x:.1}\" y1=\"{HEAD}\" x2=\"{x:.1}\" y2=\"{:.1}\" class=\"g\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" class=\"s\">{text}</text>",
             height - 32.0,
             height - 16.0,
         );
     }
-    let _ = writeln!(svg, "<text x=\"12\" y=\"{:.1}\" fill=\"#5b6875\">UTC</text>", height - 16.0);
+    let _ = writeln!(svg, "<text x=\"12\" y=\"{:.1}\" class=\"s\">UTC</text>", height - 16.0);
 }
 
 const DAY: i64 = 24 * 3600;
@@ -159,6 +173,8 @@ fn step(span: f64) -> i64 {
 fn short(seconds: f64) -> String {
     if seconds < 90.0 {
         format!("{seconds:.0} s")
+    } else if seconds < 600.0 {
+        format!("{:.1} min", seconds / 60.0)
     } else if seconds < 5400.0 {
         format!("{:.0} min", seconds / 60.0)
     } else {
@@ -186,6 +202,10 @@ mod tests {
         assert!(svg.contains("as it is") && svg.contains("max 9") && svg.contains("&lt;script&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         assert!(!picture("empty", &[]).contains("NaN"));
+        assert!(
+            svg.contains("prefers-color-scheme:dark") && !svg.contains("fill=\"#"),
+            "every colour has one for the night"
+        );
     }
 
     #[test]

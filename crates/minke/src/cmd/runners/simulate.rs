@@ -58,7 +58,10 @@ pub(super) fn run(args: &SimulateArgs) -> Outcome {
         let svg = picture(&title, &days);
         let page = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("html"));
         let text = if page {
-            format!("<!doctype html><meta charset=\"utf-8\"><title>minke runners simulate</title>\n{svg}")
+            format!(
+                "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
+                 <title>minke runners simulate</title>\n{svg}"
+            )
         } else {
             svg
         };
