@@ -21,6 +21,7 @@ mod cluster;
 mod facts;
 mod failures;
 mod forges;
+mod groups;
 mod judges;
 mod kube;
 mod messages;

@@ -17,12 +17,13 @@ use super::book::Book;
 use super::cluster::{Cluster, News, ReadSet};
 use super::facts::facts;
 use super::forges::Forges;
+use super::groups::{GroupKey, Groups};
 use super::messages::Heard;
 use super::metrics::Metrics;
 use super::objects::{FINALIZER, release_patch};
 use super::perform::Performer;
 use super::task::SetTask;
-use crate::demand::{Labels, Reach, Router, Serves, SetKey, Told};
+use crate::demand::{Access, Labels, Reach, Router, Serves, SetKey, Told};
 use crate::engine::ForgeRunner;
 use crate::forge::{ForgeError, ListedJob};
 use crate::set::{self, LABEL_SET, RunnerSet, RunnerSetStatus};
@@ -60,6 +61,7 @@ struct Kept {
 enum Brought {
     Runners { scope: String, began: Timestamp, runners: Result<Vec<ForgeRunner>, ForgeError> },
     Jobs { source: String, began: Timestamp, jobs: Result<Vec<ListedJob>, ForgeError> },
+    Access { group: GroupKey, access: Result<Access, ForgeError> },
     Strays,
 }
 
@@ -71,6 +73,7 @@ struct Loop {
     invalid: BTreeMap<SetKey, String>,
     pods: BTreeMap<SetKey, BTreeMap<String, Arc<Pod>>>,
     claims: BTreeMap<SetKey, BTreeMap<String, Arc<PersistentVolumeClaim>>>,
+    groups: Groups,
     synced: (bool, bool, bool),
     waiting: Vec<ReadSet>,
     /// The scopes whose runners are being listed, and the repositories whose jobs are.
@@ -94,6 +97,7 @@ impl Controller {
             invalid: BTreeMap::new(),
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
+            groups: Groups::default(),
             synced: (false, false, false),
             waiting: Vec::new(),
             listing: BTreeSet::new(),
@@ -177,25 +181,32 @@ impl Loop {
         if let Some(reach) = Reach::of(&set.spec.github)
             && set.metadata.deletion_timestamp.is_none()
             && set::settings(&set).is_ok()
+            && !self.sets.get(&key).is_some_and(|kept| set::moves(&kept.set, &set))
         {
             self.invalid.remove(&key);
             let labels: Labels = set.spec.labels.iter().collect();
-            let told = self.router.set(&key, Serves { reach, labels });
-            self.keep(key, set);
+            let group = GroupKey::of(&key, &set);
+            let access = group.map(|group| self.groups.access(&group)).unwrap_or_default();
+            let told = self.router.set(&key, Serves { reach, labels, access });
+            self.keep(key, set, true);
             self.tell(told);
+            self.ask_groups();
             return;
         }
         if set.metadata.deletion_timestamp.is_some() {
             let told = self.router.set_gone(&key);
             self.tell(told);
         }
-        self.keep(key, set);
+        self.keep(key, set, false);
     }
 
-    fn keep(&mut self, key: SetKey, set: Arc<RunnerSet>) {
+    fn keep(&mut self, key: SetKey, set: Arc<RunnerSet>, valid: bool) {
         if let Some(kept) = self.sets.get_mut(&key) {
             // The same name may be another set: what is known of the old one's runners holds for its Pods all the same.
-            kept.set = Arc::clone(&set);
+            // What is asked of the forge is asked as the last valid spec has it.
+            if valid {
+                kept.set = Arc::clone(&set);
+            }
             let _ = kept.inbox.send(Heard::Set(set));
             return;
         }
@@ -397,6 +408,7 @@ impl Loop {
         let now = self.now();
         self.router.expire(now);
         self.with.metrics.budgets(&self.with.forges.budgets());
+        self.ask_groups();
         for (source, key) in self.router.sources(now) {
             let Some(kept) = self.sets.get(&key) else { continue };
             if !self.polling.insert(source.clone()) {
@@ -409,6 +421,31 @@ impl Loop {
                 let jobs = timeout(LIST, asked).await.unwrap_or(Err(ForgeError::TimedOut));
                 metrics.forge_call("jobs", if jobs.is_ok() { "ok" } else { "error" });
                 Brought::Jobs { source, began: now, jobs }
+            });
+        }
+    }
+
+    /// Asks which repositories groups are open to: once for all sets of a group, and again when the answer is old.
+    fn ask_groups(&mut self) {
+        let now = self.now();
+        let groups = self.sets.iter().filter_map(|(key, kept)| GroupKey::of(key, &kept.set)).collect();
+        for group in self.groups.due(groups, now) {
+            let Some((key, kept)) =
+                self.sets.iter().find(|(key, kept)| GroupKey::of(key, &kept.set).as_ref() == Some(&group))
+            else {
+                continue;
+            };
+            let (forges, spec, metrics, namespace) = (
+                Arc::clone(&self.with.forges),
+                kept.set.spec.clone(),
+                self.with.metrics.clone(),
+                key.namespace.clone(),
+            );
+            self.side.spawn(async move {
+                let asked = async { forges.forge(&namespace, &spec).await?.access().await };
+                let access = timeout(LIST, asked).await.unwrap_or(Err(ForgeError::TimedOut));
+                metrics.forge_call("group", if access.is_ok() { "ok" } else { "error" });
+                Brought::Access { group, access }
             });
         }
     }
@@ -457,6 +494,24 @@ impl Loop {
                     }
                     Err(error) => tracing::warn!(source, error = error_chain(&error), "jobs can't be listed"),
                 }
+            }
+            Brought::Access { group, access } => {
+                if let Err(error) = &access {
+                    tracing::warn!(?group, error = error_chain(error), "the runner group can't be asked for");
+                }
+                let now = self.now();
+                if !self.groups.answered(&group, access.ok(), now) {
+                    return;
+                }
+                let access = self.groups.access(&group);
+                let of_group =
+                    self.sets.iter().filter(|(key, kept)| GroupKey::of(key, &kept.set).as_ref() == Some(&group));
+                let keys: Vec<SetKey> = of_group.map(|(key, _)| key.clone()).collect();
+                for key in keys {
+                    let told = self.router.access(&key, access.clone());
+                    self.tell(told);
+                }
+                self.count_jobs();
             }
             Brought::Strays => {}
         }

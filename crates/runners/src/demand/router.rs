@@ -9,6 +9,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::access::Access;
 use super::book::{JobEvent, Lifetimes, Poll, Status};
 use super::labels::{Labels, SetLabels, route};
 use crate::forge::ListedJob;
@@ -74,6 +75,15 @@ pub struct Serves {
     pub reach: Reach,
     /// Which of them.
     pub labels: Labels,
+    /// And of which repositories within its reach: its runner group may be open to some alone.
+    pub access: Access,
+}
+
+impl Serves {
+    /// Whether its runners may get jobs of this repository, in lower case.
+    fn is_open_to(&self, repository: &str) -> bool {
+        self.reach.covers(repository) && self.access.allows(repository)
+    }
 }
 
 /// Something that a set is to be told.
@@ -124,6 +134,15 @@ impl Router {
             told.extend(running.map(|known| (key.clone(), Told::Job(known.event.clone()))));
         }
         told
+    }
+
+    /// A set's runner group is open to other repositories than before.
+    pub fn access(&mut self, key: &SetKey, access: Access) -> Vec<(SetKey, Told)> {
+        match self.sets.get_mut(key) {
+            Some(set) => set.access = access,
+            None => return Vec::new(),
+        }
+        self.reroute()
     }
 
     /// A set is no more.
@@ -294,13 +313,13 @@ impl Router {
 
 fn serves(set: Option<&Serves>, known: &Known) -> bool {
     let asked: Labels = known.labels.iter().collect();
-    set.is_some_and(|set| set.reach.covers(&known.event.source) && set.labels.serve(&asked))
+    set.is_some_and(|set| set.is_open_to(&known.event.source) && set.labels.serve(&asked))
 }
 
 fn choose(sets: &BTreeMap<SetKey, Serves>, source: &str, labels: &[String]) -> Option<SetKey> {
     let fit: Vec<(&SetKey, SetLabels)> = sets
         .iter()
-        .filter(|(_, set)| set.reach.covers(source))
+        .filter(|(_, set)| set.is_open_to(source))
         .map(|(key, set)| (key, SetLabels { name: key.to_string(), labels: set.labels.clone() }))
         .collect();
     let names: Vec<SetLabels> = fit.iter().map(|(_, set)| set.clone()).collect();
@@ -328,7 +347,8 @@ mod tests {
     }
 
     fn serves(organization: &str, labels: &[&str]) -> Serves {
-        Serves { reach: Reach::Organization(organization.to_owned()), labels: labels.iter().collect() }
+        let reach = Reach::Organization(organization.to_owned());
+        Serves { reach, labels: labels.iter().collect(), access: Access::All }
     }
 
     fn event(id: u64, status: Status) -> JobEvent {
@@ -399,6 +419,29 @@ mod tests {
             moved,
             [(key("small"), Told::Elsewhere(JobId(1))), (key("gpu"), Told::Job(event(1, Status::Queued)))]
         );
+    }
+
+    /// Upstream's webhook server asks for the groups that a repository may use, and passes the others over.
+    #[test]
+    fn jobs_of_repositories_that_a_group_is_closed_to_want_none_of_its_runners() {
+        let mut router = router();
+        let closed = Access::only(["octo/lib"]);
+        assert_eq!(router.access(&key("small"), closed.clone()), []);
+        let given = router.heard(&event(1, Status::Queued), &labels(&["linux"]), NOW);
+        assert_eq!(told(&given), ["gpu"], "it has more labels, and may");
+        let lib = JobEvent { source: "Octo/Lib".to_owned(), ..event(2, Status::Queued) };
+        assert_eq!(told(&router.heard(&lib, &labels(&["linux"]), NOW)), ["small"]);
+        assert_eq!(router.access(&key("gpu"), closed), [(key("gpu"), Told::Elsewhere(JobId(1)))]);
+        assert_eq!((router.unserved(), router.foreign()), (1, 0), "nobody's, and known to be");
+        let running = Status::Running { runner: Some(RunnerId(7)) };
+        assert_eq!(
+            told(&router.heard(&event(1, running), &[], NOW)),
+            ["gpu", "small"],
+            "who runs it is told all the same"
+        );
+        router.heard(&event(3, Status::Queued), &labels(&["linux"]), NOW);
+        let opened = router.access(&key("small"), Access::only(["octo/lib", "octo/app"]));
+        assert_eq!(opened, [(key("small"), Told::Job(event(3, Status::Queued)))], "it was opened");
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod lookalike;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::demand::Status;
+use crate::demand::{Access, Status};
 use crate::engine::{ForgeRunner, Refused};
 use crate::ids::{JobId, RunnerId};
 use crate::life::Removal;
@@ -155,4 +155,7 @@ pub trait Forge: std::fmt::Debug + Send + Sync {
 
     /// The jobs of a repository that are queued or running.
     async fn jobs(&self, repository: &str) -> Result<Vec<ListedJob>, ForgeError>;
+
+    /// Whose jobs the runners of the scope's group may get.
+    async fn access(&self) -> Result<Access, ForgeError>;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use minke_runners::controller::Forges;
+use minke_runners::demand::Access;
 use minke_runners::engine::ForgeRunner;
 use minke_runners::forge::lookalike::{NotRemoved, State};
 use minke_runners::forge::{Forge, ForgeError, ListedJob, Registration, Secret};
@@ -36,6 +37,8 @@ pub(crate) struct FakeForges(pub(crate) Arc<Shared>);
 struct FakeForge {
     shared: Arc<Shared>,
     labels: Vec<String>,
+    group: u64,
+    organization: bool,
 }
 
 impl FakeForges {
@@ -58,7 +61,8 @@ impl Forges for FakeForges {
         if self.0.no_credential.load(Ordering::Relaxed) {
             return Err(ForgeError::Credential("there is no secret github".to_owned()));
         }
-        Ok(Arc::new(FakeForge { shared: Arc::clone(&self.0), labels: spec.labels.clone() }))
+        let (group, organization) = (spec.github.group_id.unwrap_or(1), spec.github.organization.is_some());
+        Ok(Arc::new(FakeForge { shared: Arc::clone(&self.0), labels: spec.labels.clone(), group, organization }))
     }
 
     fn refused(&self, _namespace: &str, _secret: &str) {}
@@ -92,7 +96,7 @@ impl FakeForge {
 impl Forge for FakeForge {
     async fn register(&self, name: &str) -> Result<Registration, ForgeError> {
         self.pass().await?;
-        let given = self.state().register(name, &self.labels);
+        let given = self.state().register_in(self.group, name, &self.labels);
         // And the answer may be lost.
         self.pass().await?;
         let (id, configuration) = given.ok_or(ForgeError::Conflict)?;
@@ -121,5 +125,11 @@ impl Forge for FakeForge {
         let jobs = self.state().listed(repository);
         self.pass().await?;
         Ok(jobs)
+    }
+
+    async fn access(&self) -> Result<Access, ForgeError> {
+        let open = self.state().selected(self.group).cloned();
+        self.pass().await?;
+        Ok(open.filter(|_| self.organization).map_or(Access::All, Access::only))
     }
 }

@@ -50,6 +50,60 @@ async fn two_sets_of_a_scope_share_its_jobs_and_its_lists() {
     assert_eq!(world.cluster.lock().violations, Vec::<String>::new());
 }
 
+/// Jobs of a repository that a runner group is closed to are none of its sets'; runners for them would wait for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_closed_to_a_repository_makes_no_runners_for_it() {
+    let world = World::new(17, Rates::default());
+    world.state.lock().unwrap().restrict(2, &["octo/lib"]);
+    world.cluster.apply(set("linux", &["linux"], |spec| spec["github"]["groupId"] = json!(2)));
+    world.secs(2).await;
+    world.queue(&["linux"], 4);
+    world.secs(120).await;
+    assert_eq!(world.cluster.lock().made, 0, "{}", world.describe());
+    assert!(world.metrics.text().contains("minke_runners_unserved_jobs 4"));
+    world.state.lock().unwrap().restrict(2, &["octo/lib", "Octo/App"]);
+    world.until(700, "it was opened, and they run", |world| world.unfinished() == 0).await;
+    world.secs(200).await;
+    world.assert_clean();
+    let asked = world.metrics.calls(&["group"]);
+    assert!((2..=6).contains(&asked), "{asked} times in some minutes");
+}
+
+/// The job goes to the group that its repository may use, though another set fits it better.
+#[tokio::test(start_paused = true)]
+async fn a_job_goes_to_the_group_that_its_repository_may_use() {
+    let world = World::new(18, Rates::default());
+    world.state.lock().unwrap().restrict(2, &["octo/lib"]);
+    world.cluster.apply(set("closed", &["linux"], |spec| spec["github"]["groupId"] = json!(2)));
+    world.cluster.apply(set("open", &["linux", "gpu"], |_| {}));
+    world.secs(2).await;
+    world.queue(&["linux"], 5);
+    world.until(300, "all run", |world| world.unfinished() == 0).await;
+    world.secs(200).await;
+    world.assert_clean();
+    assert_eq!(world.cluster.lock().made, 5, "a Pod a job, all of the open group");
+}
+
+/// Asked of another scope, busy runners would seem to be gone, and their Pods would go with their jobs.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_moved_to_another_scope_stays_where_it_is_and_says_so() {
+    let world = World::new(19, LONG_JOBS);
+    world.cluster.apply(set("linux", &["linux"], |_| {}));
+    world.secs(1).await;
+    world.queue(&["linux"], 3);
+    world.until(60, "three run", |world| world.running() == 3).await;
+    let moved = json!({"organization": "elsewhere", "credentialsSecret": "github"});
+    world.cluster.apply(set("linux", &["linux"], |spec| spec["github"] = moved));
+    world.until(10, "the status says so", |world| world.reason("linux", "Scaled") == "Invalid").await;
+    let told = world.status("linux").conditions[0].message.clone();
+    assert!(told.starts_with("spec.github: ") && told.contains("make another RunnerSet"), "{told}");
+    world.queue(&["linux"], 1);
+    world.until(400, "its jobs are still served", |world| world.unfinished() == 0).await;
+    world.cluster.delete_set("ci", "linux");
+    world.until(300, "and it may go", |world| !world.cluster.has_set("linux")).await;
+    world.assert_clean();
+}
+
 #[tokio::test(start_paused = true)]
 async fn min_idle_is_kept_and_a_lower_maximum_retires_whom_it_may() {
     let world = World::new(3, LONG_JOBS);
@@ -256,7 +310,7 @@ async fn an_invalid_set_says_all_that_is_wrong_and_begins_when_it_is_put_right()
     let message = world.status("linux").conditions[0].message.clone();
     assert_eq!(
         message,
-        "spec.template.spec.containers: must have a container called runner; spec.min: must not be above spec.max"
+        "spec.template.spec.containers: must have a container called runner; spec.min: must not be above max: lower min, or raise max"
     );
     let writes = world.cluster.lock().writes;
     world.secs(600).await;

@@ -9,9 +9,9 @@ use kube::api::{Api, ListParams};
 use minke_core::clock::{Clock, SystemClock};
 use minke_core::runtime::error_chain;
 use minke_runners::controller::{Forges, GitHubForges, KubeCluster, seen};
-use minke_runners::demand::{JobEvent, Labels, Reach, Router, Serves, SetKey, Status, Told};
+use minke_runners::demand::{Access, JobEvent, Labels, Reach, Router, Serves, SetKey, Status, Told};
 use minke_runners::engine::{Command, Engine, Input};
-use minke_runners::ids::JobId;
+use minke_runners::ids::{JobId, Slot};
 use minke_runners::life::Outlook;
 use minke_runners::set::{self, LABEL_SET, RunnerSet};
 
@@ -114,7 +114,7 @@ async fn ask(
         let repository = repository.clone();
         let key = SetKey { namespace: namespace.to_owned(), name: set.metadata.name.clone().unwrap_or_default() };
         let mut router = Router::default();
-        router.set(&key, Serves { reach, labels: set.spec.labels.iter().collect::<Labels>() });
+        router.set(&key, Serves { reach, labels: set.spec.labels.iter().collect::<Labels>(), access: Access::All });
         let jobs = forge.jobs(&repository).await?;
         let polled = router.polled(&repository, began, &jobs, clock.now());
         inputs.extend(polled.into_iter().filter_map(|(_, told)| match told {
@@ -134,16 +134,18 @@ fn told(set: &RunnerSet, engine: &Engine, commands: &[Command], notes: &[String]
     )];
     let status = set::status(set, None, engine, now);
     let mut done = Vec::new();
+    let slot = |command: &Command| if let Command::Register { slot, .. } = command { Some(*slot) } else { None };
+    let created: Vec<Slot> = commands.iter().filter_map(slot).collect();
+    done.extend(creation(name, &created));
     for command in commands {
         match command {
-            Command::Register { slot, .. } => done.push(format!("create {}", slot.pod_name(name))),
             Command::CreatePod { slot, .. } => done.push(format!("make the Pod {}", slot.pod_name(name))),
             Command::Remove { id } => done.push(format!("ask GitHub to remove runner {id}")),
             Command::DeletePod { slot, .. } => done.push(format!("delete {}", slot.pod_name(name))),
             Command::ForceDelete { slot, .. } => done.push(format!("delete {} by force", slot.pod_name(name))),
             Command::Warn { slot, warning } => done.push(format!("warn of {}: {warning:?}", slot.pod_name(name))),
-            // Bookkeeping.
-            Command::Persist { .. } | Command::ListRunners => {}
+            // Told already, or bookkeeping.
+            Command::Register { .. } | Command::Persist { .. } | Command::ListRunners => {}
         }
     }
     if done.is_empty() {
@@ -173,6 +175,24 @@ fn told(set: &RunnerSet, engine: &Engine, commands: &[Command], notes: &[String]
     lines.join("\n")
 }
 
+/// Who would be created, slots in a row as one: hundreds of lines say no more.
+fn creation(set: &str, slots: &[Slot]) -> Option<String> {
+    let mut slots = slots.to_vec();
+    slots.sort_unstable();
+    let rows = slots.chunk_by(|one, next| one.0.checked_add(1) == Some(next.0));
+    let names: Vec<String> = rows
+        .filter_map(|row| {
+            let (first, last) = (row.first()?.pod_name(set), row.last()?.pod_name(set));
+            Some(if row.len() == 1 { first } else { format!("{first} to {last}") })
+        })
+        .collect();
+    match slots.len() {
+        0 => None,
+        1 => Some(format!("create {}", names.join(", "))),
+        count => Some(format!("create {count} runners: {}", names.join(", "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +202,14 @@ mod tests {
             github: {organization: octo, credentialsSecret: github}\n  labels: [linux]\n  max: 2\n  \
             template: {spec: {containers: [{name: runner, image: r}]}}\n";
         serde_json::from_value(minke_core::manifest::document(text).unwrap().value).unwrap()
+    }
+
+    #[test]
+    fn slots_in_a_row_are_told_as_one() {
+        let told = |slots: &[u32]| creation("l", &slots.iter().map(|slot| Slot(*slot)).collect::<Vec<_>>());
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[7]).as_deref(), Some("create l-7"));
+        assert_eq!(told(&[9, 0, 1, 2, 5]).as_deref(), Some("create 5 runners: l-0 to l-2, l-5, l-9"));
     }
 
     #[test]
@@ -196,7 +224,7 @@ mod tests {
         let commands = engine.handle([Input::Listed(vec![]), job(1), job(2), job(3)], now);
         let text = told(&set, &engine, &commands, &["a note".to_owned()], now);
         assert!(text.starts_with("linux: 2 wanted, 0 there"), "{text}");
-        assert!(text.contains("\n  create linux-0\n  create linux-1\n"), "{text}");
+        assert!(text.contains("\n  create 2 runners: linux-0 to linux-1\n"), "{text}");
         assert!(text.contains("held back: AtMax: more runners are wanted than the maximum allows"), "{text}");
         assert!(text.contains("note: a note"), "{text}");
     }

@@ -190,7 +190,10 @@ fn an_invalid_change_is_told_and_what_was_valid_goes_on() {
     };
     let scaled = &status.conditions[0];
     assert_eq!((scaled.reason.as_str(), scaled.status.as_str()), ("Invalid", "False"));
-    assert_eq!(scaled.message, "spec.labels: must name at least one; spec.min: must not be above spec.max");
+    assert_eq!(
+        scaled.message,
+        "spec.labels: must name at least one; spec.min: must not be above max: lower min, or raise max"
+    );
     let effects = book.handle([queued(1)], at(10));
     assert_eq!(names(&effects).len(), 1, "jobs run on what was valid");
     assert!(Book::new(Arc::new(changed)).is_err(), "and nothing begins with what is not");

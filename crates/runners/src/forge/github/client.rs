@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, Semaphore};
 use super::auth::{Credential, Token};
 use super::cache::Cache;
 use super::scope::Scope;
-use crate::demand::Status;
+use crate::demand::{Access, Status};
 use crate::engine::ForgeRunner;
 use crate::forge::answer::{RateHeaders, judge};
 use crate::forge::{Budget, Forge, ForgeError, ListedJob, Priority, Registration, Secret};
@@ -302,6 +302,32 @@ struct JobItem {
     runner_id: Option<u64>,
 }
 
+#[derive(Deserialize)]
+struct Group {
+    /// `all`, `private` or `selected`.
+    visibility: String,
+    #[serde(default = "yes")]
+    allows_public_repositories: bool,
+}
+
+#[derive(Deserialize)]
+struct Repositories {
+    total_count: u64,
+    repositories: Vec<RepositoryItem>,
+}
+
+#[derive(Deserialize)]
+struct RepositoryItem {
+    full_name: String,
+    #[serde(default = "yes")]
+    private: bool,
+}
+
+/// What an older server does not tell restricts nobody.
+fn yes() -> bool {
+    true
+}
+
 #[async_trait]
 impl Forge for GitHub {
     async fn register(&self, name: &str) -> Result<Registration, ForgeError> {
@@ -344,6 +370,27 @@ impl Forge for GitHub {
             jobs.extend(items.into_iter().filter_map(listed));
         }
         Ok(jobs)
+    }
+
+    /// One call for a group that is open to all; for one that is open to selected repositories a list of these besides.
+    async fn access(&self) -> Result<Access, ForgeError> {
+        if !self.settings.scope.is_organization() {
+            return Ok(Access::All);
+        }
+        let url = self.settings.scope.below(&format!("actions/runner-groups/{}", self.settings.group));
+        let group: Group = match self.call(Method::GET, &url, None, Priority::Low).await {
+            Ok(body) => parse(&body)?,
+            // There are no groups on every plan; a wrong number is told by the first registration.
+            Err(ForgeError::NotFound) => return Ok(Access::All),
+            Err(error) => return Err(error),
+        };
+        if group.visibility != "selected" {
+            return Ok(Access::All);
+        }
+        let list = |page: Repositories| (page.total_count, page.repositories);
+        let repositories = self.pages(&format!("{url}/repositories"), list).await?;
+        let open = repositories.iter().filter(|item| item.private || group.allows_public_repositories);
+        Ok(Access::only(open.map(|item| &item.full_name)))
     }
 }
 

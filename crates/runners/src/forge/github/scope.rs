@@ -59,6 +59,12 @@ impl Scope {
         format!("{}{}/{path}", self.api, self.path)
     }
 
+    /// Whether it is an organization's: groups of these are open to all repositories or to some.
+    #[must_use]
+    pub fn is_organization(&self) -> bool {
+        self.path.starts_with("orgs/")
+    }
+
     /// An address below the API's root.
     #[must_use]
     pub fn api(&self, path: &str) -> String {

@@ -331,6 +331,22 @@ impl Shared {
                     Err(NotRemoved::Busy) => error(422, "Runner is currently running a job and cannot be deleted."),
                 }
             }
+            (&Method::GET, ["actions", "runner-groups", group]) if parts[0] == "orgs" => {
+                let Ok(id) = group.parse::<u64>() else { return error(404, "Not Found") };
+                let selected = self.with(|state, _| state.selected(id).is_some());
+                let visibility = if selected { "selected" } else { "all" };
+                answer(
+                    200,
+                    json!({"id": id, "name": format!("group {id}"), "default": id == 1, "visibility": visibility,
+                        "allows_public_repositories": false}),
+                )
+            }
+            (&Method::GET, ["actions", "runner-groups", group, "repositories"]) if parts[0] == "orgs" => {
+                let Ok(id) = group.parse::<u64>() else { return error(404, "Not Found") };
+                let open = self.with(|state, _| state.selected(id).cloned()).unwrap_or_default();
+                let item = |name: &String| json!({"full_name": name, "private": true});
+                page("repositories", open.iter().map(item).collect(), query)
+            }
             // A run of one job each, with the job's number.
             (&Method::GET, ["actions", "runs"]) => {
                 let wanted = if query.contains("status=queued") { "queued" } else { "in_progress" };
@@ -360,7 +376,8 @@ impl Shared {
         let (Some(name), Some(labels)) = (body["name"].as_str(), labels.filter(|labels| !labels.is_empty())) else {
             return error(422, "Invalid request: name, labels and runner_group_id are needed");
         };
-        match self.with(|state, _| state.register(name, &labels)) {
+        let group = body["runner_group_id"].as_u64().unwrap_or(1);
+        match self.with(|state, _| state.register_in(group, name, &labels)) {
             Some((id, configuration)) => {
                 answer(201, json!({"runner": {"id": id, "name": name}, "encoded_jit_config": configuration}))
             }

@@ -1,6 +1,6 @@
 //! What the forge knows. Pure; time is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,6 +10,9 @@ use crate::engine::ForgeRunner;
 use crate::forge::ListedJob;
 use crate::ids::{JobId, RunnerId};
 use crate::webhook::JobNews;
+
+/// The group of all runners that name no other.
+const DEFAULT_GROUP: u64 = 1;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,7 @@ pub enum JobState {
 #[derive(Debug, Clone)]
 struct Registration {
     name: String,
+    group: u64,
     labels: Labels,
     configuration: String,
     /// The configuration was used: it is good once.
@@ -76,6 +80,8 @@ pub struct State {
     news: Vec<News>,
     next_runner: u64,
     next_job: u64,
+    /// Groups that are open to these repositories alone, in lower case.
+    groups: BTreeMap<u64, BTreeSet<String>>,
 }
 
 impl News {
@@ -118,8 +124,13 @@ fn status(state: JobState) -> Status {
 impl State {
     // What a controller asks.
 
-    /// A registration; `None`: there is one of this name.
+    /// A registration in the default group; `None`: there is one of this name.
     pub fn register(&mut self, name: &str, labels: &[String]) -> Option<(RunnerId, String)> {
+        self.register_in(DEFAULT_GROUP, name, labels)
+    }
+
+    /// A registration in a group; `None`: there is one of this name.
+    pub fn register_in(&mut self, group: u64, name: &str, labels: &[String]) -> Option<(RunnerId, String)> {
         if self.registrations.values().any(|registration| registration.name == name) {
             return None;
         }
@@ -129,6 +140,7 @@ impl State {
         let labels = labels.iter().collect();
         let registration = Registration {
             name: name.to_owned(),
+            group,
             labels,
             configuration: configuration.clone(),
             used: false,
@@ -175,7 +187,18 @@ impl State {
         live.map(|job| ListedJob { id: job.id, status: status(job.state), labels: job.labels.clone() }).collect()
     }
 
+    /// The repositories, in lower case, that a group is open to alone; `None`: to all.
+    #[must_use]
+    pub fn selected(&self, group: u64) -> Option<&BTreeSet<String>> {
+        self.groups.get(&group)
+    }
+
     // What people do.
+
+    /// Opens a group to these repositories alone.
+    pub fn restrict(&mut self, group: u64, repositories: &[&str]) {
+        self.groups.insert(group, repositories.iter().map(|name| name.to_lowercase()).collect());
+    }
 
     /// Queues a job.
     pub fn queue(&mut self, repository: &str, labels: &[&str], now: Timestamp) -> JobId {
@@ -219,9 +242,12 @@ impl State {
         if let Some(job) = known.job {
             return self.jobs.get(&job).cloned();
         }
+        let selected = self.groups.get(&known.group);
         let fits = |job: &&mut Job| {
             let asked: Labels = job.labels.iter().collect();
-            job.state == JobState::Queued && known.labels.serve(&asked)
+            job.state == JobState::Queued
+                && known.labels.serve(&asked)
+                && selected.is_none_or(|open| open.contains(&job.repository.to_lowercase()))
         };
         let job = self.jobs.values_mut().find(fits)?;
         (job.state, job.started) = (JobState::Running(id), Some(now));
@@ -307,6 +333,18 @@ mod tests {
         let actions: Vec<_> = state.take_news().iter().map(|news| (news.action, news.job.id.0)).collect();
         assert_eq!(actions, [("queued", 1), ("queued", 2), ("in_progress", 1), ("completed", 1)]);
         assert_eq!(state.listed("O/R").len(), 1);
+    }
+
+    #[test]
+    fn a_runner_of_a_restricted_group_gets_no_other_repositorys_job() {
+        let mut state = State::default();
+        state.restrict(2, &["Octo/Lib"]);
+        let (id, configuration) = state.register_in(2, "r", &linux()).unwrap();
+        state.connect(&configuration);
+        state.queue("octo/app", &["linux"], NOW);
+        assert_eq!(state.take_job(id, NOW), None);
+        let own = state.queue("octo/lib", &["linux"], NOW);
+        assert_eq!(state.take_job(id, NOW).map(|job| job.id), Some(own));
     }
 
     #[test]

@@ -223,3 +223,56 @@ async fn a_forge_that_hangs_or_is_away_holds_nobody() {
     drop(gone);
     assert_eq!(away.remove(RunnerId(7)).await.unwrap_err().removal(), Removal::Failed);
 }
+
+const GROUP: &str = "GET /api/v3/orgs/octo/actions/runner-groups/3";
+
+fn group(visibility: &str, public: bool) -> Value {
+    json!({"id": 3, "name": "ci", "visibility": visibility, "default": false, "allows_public_repositories": public})
+}
+
+fn repositories(total: usize, names: &[(&str, bool)]) -> Value {
+    let item = |(name, private): &(&str, bool)| json!({"id": 1, "full_name": name, "private": private});
+    json!({"total_count": total, "repositories": names.iter().map(item).collect::<Vec<_>>()})
+}
+
+#[tokio::test]
+async fn a_group_of_selected_repositories_is_open_to_those_alone() {
+    let (fake, client, _) = with_token().await;
+    let list = format!("{GROUP}/repositories?per_page=100&page=");
+    fake.answers(GROUP, reply(200, &group("selected", false)));
+    fake.answers(&format!("{list}1"), reply(200, &repositories(3, &[("Octo/App", true), ("octo/site", false)])));
+    fake.answers(&format!("{list}2"), reply(200, &repositories(3, &[("octo/lib", true)])));
+    let access = client.access().await.unwrap();
+    assert_eq!(access, Access::only(["octo/app", "octo/lib"]), "the site is public, and the group is for private ones");
+    assert_eq!(fake.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_group_that_is_open_to_all_costs_one_call_and_one_that_is_not_there_restricts_nobody() {
+    for visibility in ["all", "private"] {
+        let (fake, client, _) = with_token().await;
+        fake.answers(GROUP, reply(200, &group(visibility, true)));
+        assert_eq!((client.access().await.unwrap(), fake.asked().len()), (Access::All, 1), "{visibility}");
+    }
+    let (_fake, client, _) = with_token().await;
+    assert_eq!(client.access().await.unwrap(), Access::All, "404: a plan without groups");
+    let (fake, client, _) = with_token().await;
+    fake.answers(GROUP, reply(403, &json!({"message": "Resource not accessible by integration"})));
+    assert!(matches!(client.access().await, Err(ForgeError::Forbidden(_))), "who may not ask does not know");
+}
+
+#[tokio::test]
+async fn only_an_organizations_group_is_asked_for() {
+    let fake = Fake::start().await;
+    let url = Some(fake.url.clone());
+    let account = Account::new(Credential::Token(Secret::new("pat")), Arc::new(SetClock(std::sync::Mutex::new(NOW))));
+    let account = Arc::new(account.unwrap());
+    for scope in [
+        GitHubScope { url: url.clone(), repository: Some("octo/app".to_owned()), ..GitHubScope::default() },
+        GitHubScope { url, enterprise: Some("octo".to_owned()), ..GitHubScope::default() },
+    ] {
+        let settings = GitHubSettings { scope: Scope::new(&scope).unwrap(), group: 3, labels: vec![] };
+        assert_eq!(GitHub::new(Arc::clone(&account), settings).access().await.unwrap(), Access::All);
+    }
+    assert!(fake.asked().is_empty());
+}

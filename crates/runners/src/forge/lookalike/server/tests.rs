@@ -1,4 +1,5 @@
 use super::*;
+use crate::demand::Access;
 use crate::engine::Refused;
 use crate::forge::github::{Account, Credential, GitHub, GitHubSettings, Scope};
 use crate::forge::{Forge, ForgeError};
@@ -46,6 +47,12 @@ async fn the_client_and_the_look_alike_understand_each_other() {
     client.remove(ids[1]).await.unwrap();
     assert_eq!(client.remove(ids[1]).await.unwrap_err().removal(), Removal::Gone);
     assert!(client.registration_token().await.is_ok());
+    assert_eq!(client.access().await.unwrap(), Access::All);
+    server.with(|state, _| state.restrict(1, &["octo/Lib"]));
+    assert_eq!(client.access().await.unwrap(), Access::only(["octo/lib"]));
+    let spent = server.spent();
+    client.access().await.unwrap();
+    assert_eq!(server.spent(), spent, "what has not changed costs nothing");
 }
 
 #[tokio::test]
