@@ -145,7 +145,12 @@ fn times(svg: &mut String, from: Timestamp, to: Timestamp, height: f64) {
     for at in (first..).map(|count| count * step).take_while(|at| *at <= to.as_second()) {
         let Ok(at) = Timestamp::from_second(at) else { return };
         let x = LEFT + at.duration_since(from).as_secs_f64() / span * (WIDTH - LEFT - RIGHT);
-        let text = at.strftime(if step < DAY { "%d %b %H:%M" } else { "%d %b" });
+        // The day stands at the first time and where it begins.
+        let text = at.strftime(match at.as_second() {
+            second if second.rem_euclid(DAY) == 0 => "%d %b",
+            second if second == first * step => "%d %b %H:%M",
+            _ => "%H:%M",
+        });
         // One at the right end stands left of its line: it would leave the picture.
         let anchor = if x > WIDTH - RIGHT - 20.0 { "end" } else { "middle" };
         let _ = writeln!(
@@ -217,7 +222,13 @@ mod tests {
         let mut svg = String::new();
         times(&mut svg, second(1_800_000_000), second(1_800_086_400), 100.0);
         assert_eq!(svg.matches("<line").count(), 8);
-        assert!(svg.contains("15 Jan 09:00") && svg.contains("16 Jan 06:00") && svg.contains("UTC"), "{svg}");
+        assert!(
+            svg.contains(">15 Jan 09:00<")
+                && svg.contains(">16 Jan<")
+                && svg.contains(">06:00<")
+                && svg.contains("UTC"),
+            "{svg}"
+        );
     }
 
     #[test]
