@@ -275,6 +275,25 @@ mod tests {
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
     }
 
+    /// ARC 643, 4493, 4618: a `PodDisruptionBudget` could not work. It finds Pods by their labels, goes to their controller, and asks
+    /// that one's scale how many there should be.
+    #[test]
+    fn a_disruption_budget_over_busy_pods_finds_them_and_their_scale() {
+        let pod = made(&set());
+        let owner = &pod["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["kind"], &owner["controller"]), (&json!("RunnerSet"), &json!(true)));
+        let definition = crate::set::crd();
+        assert_eq!(owner["apiVersion"], format!("{}/v1alpha1", definition["spec"]["group"].as_str().unwrap()));
+        assert_eq!(definition["spec"]["names"]["kind"], owner["kind"]);
+        let scale = &definition["spec"]["versions"][0]["subresources"]["scale"];
+        assert_eq!(
+            (&scale["specReplicasPath"], &scale["labelSelectorPath"]),
+            (&json!(".spec.max"), &json!(".status.selector"))
+        );
+        let busy = state_patch("u", &record(Life::Busy { id: RunnerId(7), job: None }));
+        assert_eq!(busy["metadata"]["labels"][LABEL_STATE], "Busy", "the budget is about these alone");
+    }
+
     #[test]
     fn the_configuration_stands_in_the_secret_alone() {
         let hidden = Hidden::new("hunter2");

@@ -371,5 +371,8 @@ pub(crate) mod tests {
         let mut labelled = set();
         labelled.spec.labels.push("gpu".to_owned());
         assert_ne!(template_hash(&plain.spec), template_hash(&labelled.spec));
+        let mut grouped = set();
+        grouped.spec.github.group_id = Some(2);
+        assert_ne!(template_hash(&plain.spec), template_hash(&grouped.spec), "its runners are in the other group");
     }
 }

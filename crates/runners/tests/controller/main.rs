@@ -12,6 +12,7 @@ mod complaints;
 mod forge;
 #[path = "../simulation/random.rs"]
 mod random;
+mod rows;
 mod scenarios;
 mod seeds;
 mod world;
