@@ -208,15 +208,8 @@ impl Book {
                 }
             }
             Heard::Set(set) => {
-                let moves = set::moves(&self.set, &set);
-                // Its runners are where it was: asked of another scope, all of them would seem to be gone.
-                let set = if moves { set::unmoved(&self.set, &set) } else { set };
-                let settings = set::settings_or_none(&set);
-                match if moves && set.metadata.deletion_timestamp.is_none() {
-                    Err(set::MOVES.to_owned())
-                } else {
-                    settings
-                } {
+                let (set, settings) = set::changed(&self.set, set);
+                match settings {
                     Ok(settings) => {
                         self.settings = settings;
                         self.invalid = None;

@@ -1,5 +1,7 @@
 //! All sets: who is told what. One task a set does the rest.
 
+mod asking;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use minke_core::clock::Clock;
 use minke_core::runtime::error_chain;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
 use super::book::Book;
 use super::cluster::{Cluster, News, ReadSet};
@@ -29,8 +31,6 @@ use crate::forge::{ForgeError, ListedJob};
 use crate::set::{self, LABEL_SET, RunnerSet, RunnerSetStatus};
 use crate::webhook::JobNews;
 
-/// A list of the forge takes no longer.
-const LIST: Duration = Duration::from_secs(120);
 /// Calls to the cluster at a time.
 const PLACES: usize = 64;
 /// How often Pods of sets that are no more are looked at.
@@ -403,131 +403,10 @@ impl Loop {
             }
         }
     }
-
-    fn poll(&mut self) {
-        let now = self.now();
-        self.router.expire(now);
-        self.with.metrics.budgets(&self.with.forges.budgets());
-        self.ask_groups();
-        for (source, key) in self.router.sources(now) {
-            let Some(kept) = self.sets.get(&key) else { continue };
-            if !self.polling.insert(source.clone()) {
-                continue;
-            }
-            let (forges, spec, metrics) =
-                (Arc::clone(&self.with.forges), kept.set.spec.clone(), self.with.metrics.clone());
-            self.side.spawn(async move {
-                let asked = async { forges.forge(&key.namespace, &spec).await?.jobs(&source).await };
-                let jobs = timeout(LIST, asked).await.unwrap_or(Err(ForgeError::TimedOut));
-                metrics.forge_call("jobs", if jobs.is_ok() { "ok" } else { "error" });
-                Brought::Jobs { source, began: now, jobs }
-            });
-        }
-    }
-
-    /// Asks which repositories groups are open to: once for all sets of a group, and again when the answer is old.
-    fn ask_groups(&mut self) {
-        let now = self.now();
-        let groups = self.sets.iter().filter_map(|(key, kept)| GroupKey::of(key, &kept.set)).collect();
-        for group in self.groups.due(groups, now) {
-            let Some((key, kept)) =
-                self.sets.iter().find(|(key, kept)| GroupKey::of(key, &kept.set).as_ref() == Some(&group))
-            else {
-                continue;
-            };
-            let (forges, spec, metrics, namespace) = (
-                Arc::clone(&self.with.forges),
-                kept.set.spec.clone(),
-                self.with.metrics.clone(),
-                key.namespace.clone(),
-            );
-            self.side.spawn(async move {
-                let asked = async { forges.forge(&namespace, &spec).await?.access().await };
-                let access = timeout(LIST, asked).await.unwrap_or(Err(ForgeError::TimedOut));
-                metrics.forge_call("group", if access.is_ok() { "ok" } else { "error" });
-                Brought::Access { group, access }
-            });
-        }
-    }
-
-    /// One list serves all sets of a scope.
-    fn list(&mut self, key: &SetKey) {
-        let Some(kept) = self.sets.get(key) else { return };
-        let scope = scope_of(key, &kept.set);
-        if !self.listing.insert(scope.clone()) {
-            return;
-        }
-        let now = self.now();
-        let (forges, spec, metrics, namespace) =
-            (Arc::clone(&self.with.forges), kept.set.spec.clone(), self.with.metrics.clone(), key.namespace.clone());
-        self.side.spawn(async move {
-            let asked = async { forges.forge(&namespace, &spec).await?.runners().await };
-            let runners = timeout(LIST, asked).await.unwrap_or(Err(ForgeError::TimedOut));
-            metrics.forge_call("list", if runners.is_ok() { "ok" } else { "error" });
-            Brought::Runners { scope, began: now, runners }
-        });
-    }
-
-    fn brought(&mut self, brought: Brought) {
-        match brought {
-            Brought::Runners { scope, began, runners } => {
-                self.listing.remove(&scope);
-                match runners {
-                    Ok(runners) => {
-                        let runners = Arc::new(runners);
-                        for (_, kept) in self.sets.iter().filter(|(key, kept)| scope_of(key, &kept.set) == scope) {
-                            let runners = Arc::clone(&runners);
-                            let _ = kept.inbox.send(Heard::Runners { began, runners });
-                        }
-                    }
-                    Err(error) => tracing::warn!(scope, error = error_chain(&error), "runners can't be listed"),
-                }
-            }
-            Brought::Jobs { source, began, jobs } => {
-                self.polling.remove(&source);
-                match jobs {
-                    Ok(jobs) => {
-                        let now = self.now();
-                        let told = self.router.polled(&source, began, &jobs, now);
-                        self.tell(told);
-                        self.count_jobs();
-                    }
-                    Err(error) => tracing::warn!(source, error = error_chain(&error), "jobs can't be listed"),
-                }
-            }
-            Brought::Access { group, access } => {
-                if let Err(error) = &access {
-                    tracing::warn!(?group, error = error_chain(error), "the runner group can't be asked for");
-                }
-                let now = self.now();
-                if !self.groups.answered(&group, access.ok(), now) {
-                    return;
-                }
-                let access = self.groups.access(&group);
-                let of_group =
-                    self.sets.iter().filter(|(key, kept)| GroupKey::of(key, &kept.set).as_ref() == Some(&group));
-                let keys: Vec<SetKey> = of_group.map(|(key, _)| key.clone()).collect();
-                for key in keys {
-                    let told = self.router.access(&key, access.clone());
-                    self.tell(told);
-                }
-                self.count_jobs();
-            }
-            Brought::Strays => {}
-        }
-    }
 }
 
 /// The set that an object is of, by its label, and its name.
 fn place(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Option<(SetKey, String)> {
     let set = metadata.labels.as_ref()?.get(LABEL_SET)?.clone();
     Some((SetKey { namespace: metadata.namespace.clone()?, name: set }, metadata.name.clone()?))
-}
-
-/// What tells scopes apart whose runners are listed together.
-fn scope_of(key: &SetKey, set: &RunnerSet) -> String {
-    let github = &set.spec.github;
-    let scope = [&github.url, &github.enterprise, &github.organization, &github.repository];
-    let scope: Vec<&str> = scope.iter().map(|part| part.as_deref().unwrap_or_default()).collect();
-    format!("{}/{} {}", key.namespace, github.credentials_secret, scope.join(" "))
 }

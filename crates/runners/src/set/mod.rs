@@ -13,7 +13,7 @@ mod validate;
 pub const WORK_VOLUME: &str = "work";
 
 pub use conditions::{invalid_status, status, unreadable_status};
-pub use moves::{MOVES, moves, unmoved};
+pub use moves::{MOVES, changed, moves};
 pub use schema::{crd, manifest};
 pub use types::{
     GitHubScope, Repeat, RunnerSet, RunnerSetSpec, RunnerSetStatus, ScheduleSpec, Stabilization, WorkVolume,

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::types::{GitHubScope, RunnerSet};
+use super::validate::settings_or_none;
+use crate::engine::Settings;
 
 /// What is told of a change that moves a set. The schema refuses it with the same words; this is for clusters that have an
 /// older one.
@@ -22,12 +24,28 @@ pub fn moves(old: &RunnerSet, new: &RunnerSet) -> bool {
 }
 
 /// The changed set, where it was.
-#[must_use]
-pub fn unmoved(old: &RunnerSet, new: &RunnerSet) -> Arc<RunnerSet> {
+fn unmoved(old: &RunnerSet, new: &RunnerSet) -> Arc<RunnerSet> {
     let mut set = new.clone();
     let GitHubScope { group_id, credentials_secret, .. } = set.spec.github;
     set.spec.github = GitHubScope { group_id, credentials_secret, ..old.spec.github.clone() };
     Arc::new(set)
+}
+
+/// A set that has changed, and what the engine needs to know of it. One that would move stays where it was, for its runners do:
+/// asked of another scope, all of them would seem to be gone.
+///
+/// # Errors
+///
+/// All that is wrong with it, in words.
+pub fn changed(old: &RunnerSet, new: Arc<RunnerSet>) -> (Arc<RunnerSet>, Result<Settings, String>) {
+    if !moves(old, &new) {
+        let settings = settings_or_none(&new);
+        return (new, settings);
+    }
+    let set = unmoved(old, &new);
+    let settings =
+        if set.metadata.deletion_timestamp.is_some() { settings_or_none(&set) } else { Err(MOVES.to_owned()) };
+    (set, settings)
 }
 
 #[cfg(test)]
