@@ -30,6 +30,9 @@ use otlp::Ended;
 /// Spans that wait to be sent, as OpenTelemetry's own processors keep.
 const QUEUE: usize = 2048;
 
+/// OpenTelemetry's own name of the address.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// What this process has counted. One a process, as the subscriber is whose spans they are.
 static COUNTS: OnceLock<Arc<Counts>> = OnceLock::new();
 
@@ -43,7 +46,7 @@ pub(crate) fn metrics() -> String {
 pub(crate) struct OtlpArgs {
     /// Send traces of the work on Pods to this OpenTelemetry collector, by OTLP over HTTP: http://localhost:4318
     // The environment's value may hold a password, and help shows values.
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = ENDPOINT, hide_env_values = true)]
     otlp_endpoint: Option<String>,
 }
 
@@ -60,10 +63,16 @@ impl OtlpArgs {
         })
     }
 
-    /// The same, for another process.
+    /// The same, for a process that has this one's environment.
     pub(crate) fn as_arguments(&self) -> Option<String> {
-        self.otlp_endpoint.as_deref().map(|url| format!("--otlp-endpoint={url}"))
+        let inherited = std::env::var(ENDPOINT).ok();
+        self.otlp_endpoint.as_deref().and_then(|url| argument(url, inherited.as_deref()))
     }
+}
+
+/// What the environment says is not said again: it may hold a password, and everybody can read arguments.
+fn argument(url: &str, inherited: Option<&str>) -> Option<String> {
+    (inherited != Some(url)).then(|| format!("--otlp-endpoint={url}"))
 }
 
 /// Spans on their way, before anybody sends them.
@@ -117,5 +126,14 @@ mod tests {
         let failure = args("c:4318").endpoint().unwrap_err();
         assert!(failure.message.contains("--otlp-endpoint"), "{failure}");
         assert!(failure.hint.unwrap().contains("http://localhost:4318"));
+    }
+
+    #[test]
+    fn a_password_of_the_environment_is_no_argument_of_another_process() {
+        let url = "https://me:secret@otel.example";
+        assert_eq!(argument(url, Some(url)), None);
+        let other = format!("--otlp-endpoint={url}");
+        assert_eq!(argument(url, None).as_deref(), Some(other.as_str()));
+        assert_eq!(argument(url, Some("http://c:1")), Some(other), "the flag counts");
     }
 }
